@@ -1,0 +1,26 @@
+# Compiler flags shared by every target, the faster linker and ccache where they exist.
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O2")
+set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g1")
+
+add_library(fourfold_options INTERFACE)
+target_compile_options(fourfold_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor)
+target_include_directories(fourfold_options INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated>)
+
+if(FOURFOLD_SANITIZE)
+  target_compile_options(fourfold_options INTERFACE
+    -fsanitize=${FOURFOLD_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1)
+  target_link_options(fourfold_options INTERFACE -fsanitize=${FOURFOLD_SANITIZE})
+endif()
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+find_program(MOLD_PROGRAM mold)
+if(MOLD_PROGRAM AND NOT FOURFOLD_SANITIZE)
+  add_link_options(-fuse-ld=mold)
+endif()
