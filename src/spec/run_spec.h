@@ -1,0 +1,102 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "layout/grid.h"
+#include "spec/model_spec.h"
+
+namespace fourfold {
+
+enum class Precision { kFp32, kBf16 };
+enum class Recompute { kNone, kFull };
+enum class ScheduleKind { kConstant, kLinear, kCosine, kWsd, kInverseSqrt };
+enum class NonFinite { kStop, kSkip };
+
+struct ParallelSpec {
+  GridShape grid;
+  std::string order = "yxzd";
+};
+
+struct CommSpec {
+  std::string backend = "auto";  ///< auto: mpi under mpirun or srun, else threads.
+  double timeout_seconds = 30;
+  bool check = true;  ///< Agreement checks on every operation.
+};
+
+struct MemorySpec {
+  Recompute recompute = Recompute::kNone;
+  int zero = 1;  ///< 1: masters and moments cut over data. 0: replicated.
+};
+
+struct TrainSpec {
+  std::int64_t steps = 0;
+  std::int64_t tokens = 0;  ///< In place of steps: steps = ceil(tokens / (global_batch · seq_len)).
+  std::int64_t global_batch = 0;  ///< Sequences of a step.
+  std::int64_t micro_batch = 0;   ///< Sequences of one forward pass of one (z, data) rank.
+  std::int64_t seq_len = 0;       ///< Of training; the model's unless given.
+  Precision precision = Precision::kFp32;
+  std::int64_t eval_interval = 0;  ///< Steps; 0: at the end only.
+  std::int64_t eval_batches = 0;   ///< Batches of micro_batch·z·data sequences; 0: the whole split.
+  std::int64_t log_interval = 1;
+  double time_budget_seconds = 0;  ///< Save and exit 75 when it is spent; 0: none.
+  NonFinite non_finite = NonFinite::kStop;
+};
+
+struct OptimizerSpec {
+  std::string name = "adamw";
+  double lr = 6e-4;
+  std::array<double, 2> betas{0.9, 0.95};
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+  bool decay_embeddings = true;  ///< Norms and biases never decay.
+  double clip_grad = 1.0;        ///< Global norm; 0: none.
+};
+
+struct ScheduleSpec {
+  ScheduleKind kind = ScheduleKind::kCosine;
+  std::int64_t warmup = 0;  ///< Steps.
+  double min_lr = 0;
+  std::int64_t decay = 0;  ///< WSD: steps of the final decay; 0: a tenth of the steps.
+};
+
+struct DataSpec {
+  std::string train;  ///< Prefix of .bin/.idx.
+  std::string valid;  ///< Empty: no evaluation.
+  std::string tokenizer;
+};
+
+struct CheckpointSpec {
+  std::int64_t save_interval = 0;  ///< Steps; 0: at the end only.
+  int keep_latest = 2;
+  std::string mode = "exact";  ///< "exact" | "off".
+};
+
+struct LogSpec {
+  bool report = true;
+};
+
+/// A run: what a TOML file says, validated, with paths as they are to be opened.
+struct RunSpec {
+  std::string dir;
+  std::uint64_t seed = 1234;
+  ModelSpec model;
+  ParallelSpec parallel;
+  CommSpec comm;
+  MemorySpec memory;
+  TrainSpec train;
+  OptimizerSpec optimizer;
+  ScheduleSpec schedule;
+  DataSpec data;
+  CheckpointSpec checkpoint;
+  LogSpec log;
+
+  /// Micro-batches of a step: global_batch / (micro_batch · z · data).
+  std::int64_t accumulation() const {
+    return train.global_batch / (train.micro_batch * parallel.grid.z * parallel.grid.data);
+  }
+};
+
+}  // namespace fourfold
