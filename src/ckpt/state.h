@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/strong_int.h"
+#include "layout/grid.h"
+#include "layout/region.h"
+
+namespace fourfold {
+
+/// How a tensor is kept: experts may be stored in rotation, the others always whole.
+enum class TensorClass : std::uint8_t { kDense, kExpert, kRouter, kState };
+
+/// The kinds that a parameter has. fp32 runs store master and the moments, bf16 runs weight too.
+inline constexpr const char* kKindWeight = "weight";
+inline constexpr const char* kKindMaster = "master";
+inline constexpr const char* kKindExpAvg = "exp_avg";
+inline constexpr const char* kKindExpAvgSq = "exp_avg_sq";
+
+/// One tensor of the state as one rank holds it. Every rank lists the same tensors (name, kind,
+/// dtype, class, shape) in the same order; only the last five members differ between ranks. The
+/// ranks' regions together hold every element, and two of them are equal or do not meet.
+struct StateTensor {
+  std::string name;  ///< Global, unfused, as Hugging Face names it; without '@' and '['.
+  std::string kind;  ///< kKind…, or another word of the caller's.
+  DType dtype = DType::kF32;
+  TensorClass cls = TensorClass::kDense;
+  std::vector<std::int64_t> shape;  ///< Global.
+  Region region;                    ///< What this rank holds; may be empty.
+  void* data = nullptr;             ///< The region, dense and row-major; null only where empty.
+  int replica = 0;                  ///< Which of the ranks that hold this region this one is.
+  int replicas = 1;                 ///< How many ranks hold it.
+  /// Two tensors of one rank have the same number only if their replicas are the same ranks in the
+  /// same order (for instance the bits of the axes they stand along): small tensors of one set are
+  /// then spread evenly. Below 0: unknown, they are spread by a hash of their names.
+  int replica_set = -1;
+  /// Loading: a checkpoint without this tensor is no error, `loaded` says whether it was there (for
+  /// a weight that can be had from its master).
+  bool optional = false;
+  bool loaded = false;
+
+  /// "name@kind".
+  std::string key() const { return name + "@" + kind; }
+};
+
+/// All that is saved beside tensors.
+struct CheckpointMeta {
+  Step step;
+  std::string run_id;
+  std::string model;       ///< For people: "gpt2-124m, 124,439,808 parameters".
+  std::string model_hash;  ///< Of all that makes two models differ.
+  GridShape grid;
+  std::string order = "yxzd";
+  int zero = 0;
+  std::uint64_t seed = 0;
+  std::int64_t next_sample = 0;  ///< Global index of the first sample that has not been trained on.
+  int intra_op_threads = 0;
+  std::map<std::string, std::string> scalars;  ///< What else the caller wants back.
+  std::string config_toml;                     ///< The resolved configuration.
+};
+
+/// A checkpoint's identity. The incarnation tells apart two that were saved at the same step (after
+/// a return to an earlier one); the folder is step-00000200, or step-00000200.1 of the second.
+struct CheckpointId {
+  Step step;
+  int incarnation = 0;
+  auto operator<=>(const CheckpointId&) const = default;
+  std::string folder() const;
+};
+
+}  // namespace fourfold

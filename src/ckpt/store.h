@@ -1,0 +1,78 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "ckpt/fs.h"
+#include "ckpt/state.h"
+#include "comm/communicator.h"
+
+namespace fourfold {
+
+/// What a load gives beside the tensors.
+struct Loaded {
+  CheckpointMeta meta;
+  CheckpointId id;
+  std::vector<std::string> skipped;  ///< Newer checkpoints that were passed over, with the reason.
+};
+
+/// The checkpoints of a run: a folder that all ranks see. Calls that take a communicator are
+/// collective over it and give the same answer on all of its ranks, also when only one of them
+/// failed: its error then begins with its rank. docs/checkpoint_format.md has the format and the
+/// order in which things reach the disk.
+///
+/// A rank may take minutes longer than another over its files: while it does, the ranks exchange a
+/// sign of life, so that a slow disk is no lost peer.
+class CheckpointStore {
+ public:
+  /// `dir` is the folder checkpoints/ itself; the first save makes it. `fs` outlives the store.
+  CheckpointStore(Fs& fs, std::string dir, Log log = {});
+
+  /// To be called once before training: makes the folder and proves that all ranks see the same
+  /// one. Removes what interrupted saves left.
+  Status check_shared_folder(Communicator& world);
+
+  /// Writes the state as a new checkpoint and makes it the current one. The tensors must not change
+  /// until it returns. When it fails, the older checkpoints are as they were, and nothing is left
+  /// that could be taken for a checkpoint. Every rank passes the same `meta`; rank 0's is stored.
+  /// Errors: kData (disk full, with the bytes wanted and free; a failing file system).
+  Status save(Communicator& world, const CheckpointMeta& meta,
+              std::span<const StateTensor> tensors);
+
+  /// Fills the tensors' regions from the newest usable checkpoint, written on any grid. A damaged
+  /// one is passed over, by all ranks together and with a warning; those newer than the one taken
+  /// are then renamed abandoned-…, so that the run goes on from this one for good. None where the
+  /// run has no checkpoint yet. Errors: kNoCheckpoint where there are checkpoints and none is
+  /// usable (each with its reason); kData where one is good but is not of these tensors (the name,
+  /// both shapes or dtypes). After an error the tensors hold anything.
+  Result<std::optional<Loaded>> load_latest(Communicator& world, std::span<StateTensor> tensors);
+
+  /// The same from the newest checkpoint of that step, or with no step from the newest usable one,
+  /// and changing nothing in the folder; one that is missing or damaged is kNoCheckpoint.
+  Result<Loaded> load(Communicator& world, std::optional<Step> step,
+                      std::span<StateTensor> tensors);
+
+  /// Removes all but the checkpoints of the newest `keep_latest` steps (at least 1) and what
+  /// nothing refers to.
+  Status retain(Communicator& world, int keep_latest);
+
+  const std::string& dir() const { return dir_; }
+
+ private:
+  struct SavePlan;
+  Result<SavePlan> prepare_save(Communicator& world, const CheckpointMeta& meta,
+                                std::span<const StateTensor> tensors);
+  Result<Loaded> load_candidates(Communicator& world, std::span<StateTensor> tensors,
+                                 const std::vector<CheckpointId>& candidates);
+
+  Fs& fs_;
+  std::string dir_;
+  Log log_;
+  long saves_ = 0;  ///< Calls of save so far: the passage that fault points count.
+};
+
+}  // namespace fourfold
