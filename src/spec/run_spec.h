@@ -2,8 +2,8 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
-#include <vector>
 
 #include "layout/grid.h"
 #include "spec/model_spec.h"
@@ -92,6 +92,8 @@ struct RunSpec {
   DataSpec data;
   CheckpointSpec checkpoint;
   LogSpec log;
+  /// Where each key that was given stands ("run.toml:7", "--set"), for messages.
+  std::map<std::string, std::string> origins;
 
   /// Micro-batches of a step: global_batch / (micro_batch · z · data).
   std::int64_t accumulation() const {

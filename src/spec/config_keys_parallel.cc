@@ -1,0 +1,89 @@
+#include "spec/config_builder.h"
+
+namespace fourfold {
+namespace {
+
+constexpr double kMaxAxis = 1e6;  // Ranks of one axis.
+
+std::vector<ConfigKey> grid_keys() {
+  return {
+      key("parallel.x", FF_FIELD(parallel.grid.x),
+          {.doc = "ranks over output features and heads; one of x, y, z, data may be -1: what is "
+                  "left of the ranks",
+           .unit = "ranks",
+           .min = -1,
+           .max = kMaxAxis}),
+      key("parallel.y", FF_FIELD(parallel.grid.y),
+          {.doc = "ranks over input features (the residual stream)",
+           .unit = "ranks",
+           .min = -1,
+           .max = kMaxAxis}),
+      key("parallel.z", FF_FIELD(parallel.grid.z),
+          {.doc = "ranks over the batch and the storage of weights",
+           .unit = "ranks",
+           .min = -1,
+           .max = kMaxAxis}),
+      key("parallel.data", FF_FIELD(parallel.grid.data),
+          {.doc = "replicas", .unit = "ranks", .min = -1, .max = kMaxAxis}),
+      later_key("parallel.expert", std::int64_t{1}, "ranks over experts, inside z·data"),
+      key("parallel.order", FF_FIELD(parallel.order),
+          {.doc = "axes in the order of neighbouring ranks, fastest first: a permutation of the "
+                  "letters x, y, z, d"}),
+      later_key("parallel.plan", std::string("manual"), "auto: the planner chooses the grid"),
+  };
+}
+
+std::vector<ConfigKey> comm_keys() {
+  return {
+      key("comm.backend", FF_FIELD(comm.backend),
+          {.doc = "auto: mpi under mpirun or srun, else threads",
+           .choices = {"auto", "threads", "mpi"},
+           .later = {"nccl", "emulated"}}),
+      key("comm.timeout_seconds", FF_FIELD(comm.timeout_seconds),
+          {.doc = "a wait for a peer longer than this is an error", .unit = "s", .min = 0.1}),
+      key("comm.check", FF_FIELD(comm.check),
+          {.doc = "check on every operation that the ranks agree on what they do"}),
+      later_key("comm.order", std::string("fixed"),
+                "order of sums; fixed: ascending rank, the same bits on every backend"),
+  };
+}
+
+std::vector<ConfigKey> overlap_keys() {
+  return {
+      later_key("overlap.all_reduce", false, "dI all-reduce behind the dW product"),
+      later_key("overlap.reduce_scatter", false, "dW reduce-scatter behind the backward pass"),
+      later_key("overlap.all_gather", false, "weights gathered ahead of use"),
+      later_key("overlap.prefetch_depth", std::int64_t{0}, "layers gathered ahead"),
+      later_key("overlap.forward_chunks", std::int64_t{1}, "pieces of the forward batch"),
+      later_key("overlap.sequence_parallel", false, "residual stream cut over tokens"),
+      later_key("overlap.attention_over_y", false, "heads over y too"),
+      later_key("overlap.keep_collectives", false, "recompute does not communicate again"),
+      later_key("overlap.cache_layers", std::int64_t{0}, "layers whose gathered weights stay"),
+      later_key("overlap.grad_dtype", std::string("fp32"), "type in which gradients travel"),
+  };
+}
+
+std::vector<ConfigKey> memory_keys() {
+  return {
+      key("memory.recompute", FF_FIELD(memory.recompute),
+          {.doc = "activations that the backward pass computes again",
+           .later = {"selective", "budget"}}),
+      key("memory.zero", FF_FIELD(memory.zero),
+          {.doc = "1: masters and moments cut over data (ZeRO-1); 0: replicated",
+           .min = 0,
+           .max = 1}),
+      later_key("memory.budget", std::string("0"), "bytes of a rank for activations"),
+  };
+}
+
+}  // namespace
+
+std::vector<ConfigKey> parallel_keys() {
+  std::vector<ConfigKey> keys = grid_keys();
+  for (auto part : {comm_keys(), overlap_keys(), memory_keys()}) {
+    keys.insert(keys.end(), part.begin(), part.end());
+  }
+  return keys;
+}
+
+}  // namespace fourfold
