@@ -3,9 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
+
+#include "base/error.h"
 
 namespace fourfold {
 
@@ -45,7 +46,7 @@ class Fs {
   virtual void sync_directory(const std::string& path) = 0;
   /// Names in a directory, sorted; none where it does not exist.
   virtual std::vector<std::string> list(const std::string& path) const = 0;
-  /// With its parents; one that exists is no error.
+  /// With its parents; one that exists is no error. What it makes survives a loss of power.
   virtual void make_directories(const std::string& path) = 0;
   /// What does not exist is no error.
   virtual void remove_file(const std::string& path) = 0;
@@ -72,6 +73,12 @@ class PosixFs final : public Fs {
   std::int64_t free_bytes(const std::string& path) const override;
 };
 
+/// The Error of a failed call: "cannot write PATH: No space left on device (wanted 8 MiB, free
+/// 1 MiB)" with the hint that fits the reason. `system_error` is an errno; `wanted` and `free` are
+/// bytes, named where the disk is full and they are not negative.
+Error fs_error(int system_error, const std::string& action, const std::string& path,
+               std::int64_t wanted = -1, std::int64_t free = -1);
+
 /// The whole of a file of at most `limit` bytes; a larger one is an Error.
 std::string read_file(const Fs& fs, const std::string& path, std::int64_t limit);
 
@@ -84,5 +91,7 @@ inline constexpr const char* kTemporarySuffix = ".tmp";
 
 /// "a/b" of "a" and "b"; "b" where the directory is empty.
 std::string join_path(const std::string& directory, const std::string& name);
+/// "a" of "a/b"; "." where there is no slash.
+std::string parent_path(const std::string& path);
 
 }  // namespace fourfold

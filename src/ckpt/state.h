@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/dtype.h"
@@ -14,6 +16,10 @@ namespace fourfold {
 
 /// How a tensor is kept: experts may be stored in rotation, the others always whole.
 enum class TensorClass : std::uint8_t { kDense, kExpert, kRouter, kState };
+
+/// "dense", "expert", "router", "state".
+std::string_view tensor_class_name(TensorClass cls);
+std::optional<TensorClass> tensor_class_from_name(std::string_view name);
 
 /// The kinds that a parameter has. fp32 runs store master and the moments, bf16 runs weight too.
 inline constexpr const char* kKindWeight = "weight";
@@ -70,6 +76,13 @@ struct CheckpointId {
   int incarnation = 0;
   auto operator<=>(const CheckpointId&) const = default;
   std::string folder() const;
+  /// Reads folder(); none where it is not one.
+  static std::optional<CheckpointId> parse(std::string_view folder);
 };
+
+/// Product of the sizes; none where one is negative or the bytes would pass 2^62: shapes that come
+/// from a file go through here before anything is made of them.
+std::optional<std::int64_t> checked_elements(const std::vector<std::int64_t>& shape,
+                                             std::int64_t element_size);
 
 }  // namespace fourfold

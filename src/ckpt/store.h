@@ -51,9 +51,10 @@ class CheckpointStore {
   /// both shapes or dtypes). After an error the tensors hold anything.
   Result<std::optional<Loaded>> load_latest(Communicator& world, std::span<StateTensor> tensors);
 
-  /// The same from the newest checkpoint of that step, or with no step from the newest usable one,
-  /// and changing nothing in the folder; one that is missing or damaged is kNoCheckpoint.
-  Result<Loaded> load(Communicator& world, std::optional<Step> step,
+  /// The same from one checkpoint, by the name of its folder in dir() (find_checkpoints gives it),
+  /// or with an empty name from the newest usable one, and changing nothing in the folder. One that
+  /// is missing or damaged is kNoCheckpoint.
+  Result<Loaded> load(Communicator& world, const std::string& folder,
                       std::span<StateTensor> tensors);
 
   /// Removes all but the checkpoints of the newest `keep_latest` steps (at least 1) and what
@@ -63,11 +64,12 @@ class CheckpointStore {
   const std::string& dir() const { return dir_; }
 
  private:
-  struct SavePlan;
-  Result<SavePlan> prepare_save(Communicator& world, const CheckpointMeta& meta,
-                                std::span<const StateTensor> tensors);
-  Result<Loaded> load_candidates(Communicator& world, std::span<StateTensor> tensors,
-                                 const std::vector<CheckpointId>& candidates);
+  Status save_checkpoint(Communicator& world, const CheckpointMeta& meta,
+                         std::span<const StateTensor> tensors);
+  Result<Loaded> load_first_usable(Communicator& world, std::span<StateTensor> tensors,
+                                   const std::vector<std::string>& folders);
+  std::optional<Error> load_one(Communicator& world, std::span<StateTensor> tensors,
+                                const std::string& folder, Loaded& loaded, bool& fits);
 
   Fs& fs_;
   std::string dir_;

@@ -1,0 +1,255 @@
+#include "ckpt/manifest.h"
+
+#include <fmt/core.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <unordered_set>
+
+#include "base/crc32c.h"
+
+namespace fourfold {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kFormatName = "fourfold checkpoint";
+constexpr std::string_view kCrcMember = ",\n\"crc32c\":\"";
+constexpr std::string_view kCrcEnd = "\"}\n";
+constexpr std::size_t kCrcDigits = 8;
+/// Deeper than any manifest nests; keeps a hostile one from growing a tall tree.
+constexpr int kMaxDepth = 8;
+constexpr std::size_t kMaxDims = 16;
+constexpr std::size_t kMaxNameLength = 4096;
+
+Error damaged(const std::string& cause) {
+  return Error(ErrorKind::kData, "manifest: " + cause, "use another checkpoint");
+}
+
+std::string hex(std::uint32_t value) { return fmt::format("{:08x}", value); }
+
+std::uint32_t parse_hex(std::string_view text) {
+  std::uint32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  if (text.size() != kCrcDigits || error != std::errc() || end != text.data() + text.size()) {
+    throw damaged("a checksum is not eight hexadecimal digits");
+  }
+  return value;
+}
+
+json meta_json(const CheckpointMeta& m) {
+  return {{"run", m.run_id},
+          {"model", m.model},
+          {"model_hash", m.model_hash},
+          {"grid", {m.grid.x, m.grid.y, m.grid.z, m.grid.data}},
+          {"order", m.order},
+          {"zero", m.zero},
+          {"seed", m.seed},
+          {"next_sample", m.next_sample},
+          {"intra_op_threads", m.intra_op_threads},
+          {"scalars", m.scalars}};
+}
+
+json file_json(const FileRecord& f) {
+  return {{"name", f.name},
+          {"size", f.size},
+          {"header_crc32c", hex(f.header_crc)},
+          {"file_crc32c", hex(f.file_crc)}};
+}
+
+json tensor_json(const ManifestTensor& t) {
+  return {{"name", t.name},
+          {"kind", t.kind},
+          {"dtype", dtype_name(t.dtype)},
+          {"class", tensor_class_name(t.cls)},
+          {"shape", t.shape}};
+}
+
+template <class Items, class ToJson>
+std::string lines(const Items& items, ToJson to_json) {
+  std::string text = "[";
+  for (const auto& item : items) text += (text.size() > 1 ? ",\n" : "\n") + to_json(item).dump();
+  return text + "]";
+}
+
+/// A member that must be there, as the type asked for; json's own errors name the mismatch.
+template <class T>
+T member(const json& object, const char* name) {
+  return object.at(name).get<T>();
+}
+
+std::int64_t non_negative(const json& object, const char* name) {
+  const json& value = object.at(name);
+  if (!value.is_number_unsigned() || value.get<std::uint64_t>() > (std::uint64_t{1} << 62)) {
+    throw damaged(fmt::format("'{}' is no size", name));
+  }
+  return value.get<std::int64_t>();
+}
+
+int small_number(const json& object, const char* name) {
+  const std::int64_t value = non_negative(object, name);
+  if (value > INT32_MAX) throw damaged(fmt::format("'{}' is too large", name));
+  return static_cast<int>(value);
+}
+
+std::string short_text(const json& object, const char* name) {
+  auto text = member<std::string>(object, name);
+  if (text.empty() || text.size() > kMaxNameLength) {
+    throw damaged(fmt::format("'{}' is empty or too long", name));
+  }
+  return text;
+}
+
+/// A short list of sizes; json's own conversion would take fractions too.
+std::vector<std::int64_t> parse_sizes(const json& value) {
+  if (!value.is_array() || value.size() > kMaxDims) throw damaged("a shape is no short list");
+  std::vector<std::int64_t> sizes;
+  for (const json& n : value) {
+    if (!n.is_number_unsigned() || n.get<std::uint64_t>() > (std::uint64_t{1} << 62)) {
+      throw damaged("a shape holds what is no size");
+    }
+    sizes.push_back(n.get<std::int64_t>());
+  }
+  return sizes;
+}
+
+GridShape parse_grid(const json& value) {
+  const auto sizes = parse_sizes(value);
+  if (sizes.size() != 4) throw damaged("the grid has not four axes");
+  std::int64_t ranks = 1;
+  for (const std::int64_t n : sizes) {
+    if (n < 1 || n > INT32_MAX || (ranks *= n) > INT32_MAX) throw damaged("the grid cannot be");
+  }
+  return GridShape(static_cast<int>(sizes[0]), static_cast<int>(sizes[1]),
+                   static_cast<int>(sizes[2]), static_cast<int>(sizes[3]));
+}
+
+CheckpointMeta parse_meta(const json& value) {
+  CheckpointMeta m;
+  m.run_id = member<std::string>(value, "run");
+  m.model = member<std::string>(value, "model");
+  m.model_hash = member<std::string>(value, "model_hash");
+  m.grid = parse_grid(value.at("grid"));
+  m.order = member<std::string>(value, "order");
+  if (!Grid::valid_order(m.order)) throw damaged("the order of the axes cannot be");
+  m.zero = small_number(value, "zero");
+  if (!value.at("seed").is_number_unsigned()) throw damaged("the seed is no number");
+  m.seed = member<std::uint64_t>(value, "seed");
+  m.next_sample = non_negative(value, "next_sample");
+  m.intra_op_threads = small_number(value, "intra_op_threads");
+  m.scalars = member<std::map<std::string, std::string>>(value, "scalars");
+  return m;
+}
+
+FileRecord parse_file(const json& value) {
+  FileRecord f;
+  f.name = short_text(value, "name");
+  if (f.name[0] == '.' || f.name.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos) {
+    throw damaged("a file name leaves the folder");
+  }
+  f.size = non_negative(value, "size");
+  f.header_crc = parse_hex(member<std::string>(value, "header_crc32c"));
+  f.file_crc = parse_hex(member<std::string>(value, "file_crc32c"));
+  return f;
+}
+
+ManifestTensor parse_tensor(const json& value) {
+  ManifestTensor t;
+  t.name = short_text(value, "name");
+  t.kind = short_text(value, "kind");
+  const auto dtype = dtype_from_name(member<std::string>(value, "dtype"));
+  const auto cls = tensor_class_from_name(member<std::string>(value, "class"));
+  if (!dtype || !cls) throw damaged(fmt::format("{}: unknown dtype or class", t.key()));
+  t.dtype = *dtype;
+  t.cls = *cls;
+  t.shape = parse_sizes(value.at("shape"));
+  if (!checked_elements(t.shape, dtype_size(t.dtype))) {
+    throw damaged(fmt::format("{}: the shape overflows", t.key()));
+  }
+  return t;
+}
+
+Manifest parse_tree(const json& tree) {
+  if (member<std::string>(tree, "format") != kFormatName) throw damaged("of another program");
+  const int version = small_number(tree, "version");
+  if (version != kCheckpointVersion) {
+    throw Error(ErrorKind::kData,
+                fmt::format("manifest: format version {}, this program reads {}", version,
+                            kCheckpointVersion),
+                "use the fourfold that wrote it");
+  }
+  Manifest m;
+  m.meta = parse_meta(tree.at("meta"));
+  m.id = {Step(non_negative(tree, "step")), small_number(tree, "incarnation")};
+  m.meta.step = m.id.step;
+  std::unordered_set<std::string> seen;
+  for (const json& value : tree.at("files")) {
+    m.files.push_back(parse_file(value));
+    if (!seen.insert(m.files.back().name).second) throw damaged("a file is named twice");
+  }
+  seen.clear();
+  for (const json& value : tree.at("tensors")) {
+    m.tensors.push_back(parse_tensor(value));
+    const std::string key = m.tensors.back().key();
+    if (!seen.insert(key).second) throw damaged(key + " is there twice");
+  }
+  return m;
+}
+
+/// The text that the checksum at its end is of.
+std::string_view checked_body(std::string_view text) {
+  const std::size_t tail = kCrcMember.size() + kCrcDigits + kCrcEnd.size();
+  if (text.size() < tail || !text.ends_with(kCrcEnd)) throw damaged("cut off");
+  const std::string_view body = text.substr(0, text.size() - tail);
+  if (text.substr(body.size(), kCrcMember.size()) != kCrcMember) throw damaged("cut off");
+  const auto stated = parse_hex(text.substr(body.size() + kCrcMember.size(), kCrcDigits));
+  if (crc32c(body.data(), body.size()) != stated) throw damaged("its checksum is wrong");
+  return body;
+}
+
+}  // namespace
+
+std::string manifest_text(const Manifest& m) {
+  std::string text = fmt::format(
+      "{{\"format\":\"{}\",\n\"version\":{},\n\"step\":{},\n\"incarnation\":{},\n\"meta\":{},\n",
+      kFormatName, kCheckpointVersion, m.id.step.value, m.id.incarnation, meta_json(m.meta).dump());
+  text += "\"files\":" + lines(m.files, file_json);
+  text += ",\n\"tensors\":" + lines(m.tensors, tensor_json);
+  const std::uint32_t crc = crc32c(text.data(), text.size());
+  text += std::string(kCrcMember) + hex(crc) + std::string(kCrcEnd);
+  if (static_cast<std::int64_t>(text.size()) > kMaxManifestBytes) {
+    throw Error(ErrorKind::kData, fmt::format("a manifest of {} tensors is longer than {} bytes",
+                                              m.tensors.size(), kMaxManifestBytes));
+  }
+  return text;
+}
+
+Result<Manifest> parse_manifest(std::string_view text) {
+  try {
+    checked_body(text);
+    const auto shallow = [](int depth, json::parse_event_t, json&) {
+      if (depth > kMaxDepth) throw damaged("nested too deep");
+      return true;
+    };
+    return parse_tree(json::parse(text.begin(), text.end(), shallow));
+  } catch (const Error& error) {
+    return error;
+  } catch (const json::exception& error) {
+    return damaged(error.what());
+  }
+}
+
+std::string current_text(const CheckpointId& id) {
+  const std::string name = id.folder();
+  return name + " " + hex(crc32c(name.data(), name.size())) + "\n";
+}
+
+Result<CheckpointId> parse_current(std::string_view text) {
+  const auto id = CheckpointId::parse(text.substr(0, text.find(' ')));
+  if (!id || text != current_text(*id)) {
+    return Error(ErrorKind::kData, "CURRENT is damaged: its checksum is wrong");
+  }
+  return *id;
+}
+
+}  // namespace fourfold

@@ -1,0 +1,195 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <utility>
+
+#include "ckpt/fs.h"
+
+namespace fourfold {
+namespace {
+
+/// Linux moves at most 2^31 - 4096 bytes a call.
+constexpr std::size_t kMaxTransfer = std::size_t{1} << 30;
+
+std::int64_t free_or_unknown(const std::string& path) {
+  struct statvfs info{};
+  if (::statvfs(path.c_str(), &info) != 0) return -1;
+  return static_cast<std::int64_t>(info.f_bavail) * static_cast<std::int64_t>(info.f_frsize);
+}
+
+/// Owns a descriptor.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+class PosixWritableFile final : public WritableFile {
+ public:
+  PosixWritableFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+
+  void append(const void* data, std::size_t size) override {
+    const char* from = static_cast<const char*>(data);
+    while (size > 0) {
+      const ssize_t n = ::pwrite(fd_.get(), from, std::min(size, kMaxTransfer), offset_);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) {
+        const int reason = n == 0 ? ENOSPC : errno;
+        throw fs_error(reason, "write", path_, static_cast<std::int64_t>(size),
+                       free_or_unknown(parent_path(path_)));
+      }
+      from += n;
+      size -= static_cast<std::size_t>(n);
+      offset_ += n;
+    }
+  }
+
+  void sync() override {
+    if (::fsync(fd_.get()) != 0) {
+      const int reason = errno;
+      throw fs_error(reason, "sync", path_, offset_, free_or_unknown(parent_path(path_)));
+    }
+  }
+
+  void close() override {
+    // A network file system may report here that the disk is full.
+    if (::close(fd_.release()) != 0) throw fs_error(errno, "close", path_);
+  }
+
+ private:
+  Descriptor fd_;
+  std::string path_;
+  off_t offset_ = 0;
+};
+
+class PosixReadableFile final : public ReadableFile {
+ public:
+  PosixReadableFile(int fd, std::int64_t size, std::string path)
+      : fd_(fd), size_(size), path_(std::move(path)) {}
+
+  std::int64_t size() const override { return size_; }
+
+  void read(std::int64_t offset, void* data, std::size_t size) const override {
+    char* to = static_cast<char*>(data);
+    while (size > 0) {
+      const ssize_t n = ::pread(fd_.get(), to, std::min(size, kMaxTransfer), offset);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) throw fs_error(errno, "read", path_);
+      if (n == 0) {
+        throw Error(ErrorKind::kData, path_ + " ends before what should be read from it",
+                    "the file was cut; use another checkpoint");
+      }
+      to += n;
+      size -= static_cast<std::size_t>(n);
+      offset += n;
+    }
+  }
+
+ private:
+  Descriptor fd_;
+  std::int64_t size_;
+  std::string path_;
+};
+
+}  // namespace
+
+std::unique_ptr<WritableFile> PosixFs::create(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) {
+    const int reason = errno;
+    throw fs_error(reason, "make", path, 0, free_or_unknown(parent_path(path)));
+  }
+  return std::make_unique<PosixWritableFile>(fd, path);
+}
+
+std::unique_ptr<ReadableFile> PosixFs::open(const std::string& path) const {
+  // A pipe under this name would make the call wait for a writer.
+  Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (fd.get() < 0) throw fs_error(errno, "open", path);
+  struct stat info{};
+  if (::fstat(fd.get(), &info) != 0) throw fs_error(errno, "look at", path);
+  if (!S_ISREG(info.st_mode)) throw Error(ErrorKind::kData, path + " is not a file");
+  return std::make_unique<PosixReadableFile>(fd.release(), info.st_size, path);
+}
+
+void PosixFs::rename(const std::string& from, const std::string& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) {
+    const int reason = errno;
+    throw fs_error(reason, "rename to", to, 0, free_or_unknown(parent_path(to)));
+  }
+}
+
+void PosixFs::sync_directory(const std::string& path) {
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd.get() < 0) throw fs_error(errno, "open", path);
+  // File systems that cannot sync a directory say EINVAL; they have nothing to sync.
+  if (::fsync(fd.get()) != 0 && errno != EINVAL) throw fs_error(errno, "sync", path);
+}
+
+std::vector<std::string> PosixFs::list(const std::string& path) const {
+  std::error_code error;
+  std::vector<std::string> names;
+  std::filesystem::directory_iterator it(path, error);
+  for (const std::filesystem::directory_iterator end; !error && it != end; it.increment(error)) {
+    names.push_back(it->path().filename().string());
+  }
+  if (error && error.value() != ENOENT) throw fs_error(error.value(), "list", path);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void PosixFs::make_directories(const std::string& path) {
+  if (is_directory(path)) return;
+  const std::string parent = parent_path(path);
+  if (parent != path && parent != ".") make_directories(parent);
+  if (::mkdir(path.c_str(), 0777) != 0) {
+    const int reason = errno;
+    if (reason == EEXIST && is_directory(path)) return;
+    throw fs_error(reason, "make", path, 0, free_or_unknown(parent));
+  }
+  sync_directory(parent);
+}
+
+void PosixFs::remove_file(const std::string& path) {
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) throw fs_error(errno, "remove", path);
+}
+
+void PosixFs::remove_tree(const std::string& path) {
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+  if (error) throw fs_error(error.value(), "remove", path);
+}
+
+bool PosixFs::exists(const std::string& path) const {
+  struct stat info{};
+  if (::stat(path.c_str(), &info) == 0) return true;
+  if (errno == ENOENT || errno == ENOTDIR) return false;
+  throw fs_error(errno, "look at", path);
+}
+
+bool PosixFs::is_directory(const std::string& path) const {
+  struct stat info{};
+  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+std::int64_t PosixFs::free_bytes(const std::string& path) const {
+  const std::int64_t bytes = free_or_unknown(path);
+  if (bytes < 0) throw fs_error(errno, "look at the space of", path);
+  return bytes;
+}
+
+}  // namespace fourfold

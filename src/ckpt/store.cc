@@ -1,0 +1,48 @@
+#include "ckpt/store.h"
+
+#include <fmt/core.h>
+
+#include <random>
+
+#include "ckpt/agree.h"
+#include "ckpt/catalog.h"
+
+namespace fourfold {
+
+CheckpointStore::CheckpointStore(Fs& fs, std::string dir, Log log)
+    : fs_(fs), dir_(std::move(dir)), log_(std::move(log)) {}
+
+Status CheckpointStore::check_shared_folder(Communicator& world) try {
+  // A name that no other run and no earlier start has used, so that no cache knows it.
+  const auto nonce = static_cast<std::int64_t>(std::random_device{}()) << 16 ^ ::getpid();
+  const auto numbers = broadcast_numbers(world, {nonce});
+  const std::string probe = join_path(dir_, fmt::format("{}{:x}", kProbePrefix, numbers[0]));
+  auto failed = run_on_first(world, [&] {
+    fs_.make_directories(dir_);
+    collect_garbage(fs_, dir_);
+    write_file_atomically(fs_, probe, "fourfold\n");
+  });
+  if (!failed) {
+    failed = run_together(world, [&] {
+      if (fs_.exists(probe)) return;
+      throw Error(ErrorKind::kData, fmt::format("{} is not the folder that rank 0 has there", dir_),
+                  "the run folder must be on a file system that all nodes share");
+    });
+    const auto removed = run_on_first(world, [&] { fs_.remove_file(probe); });
+    if (!failed) failed = removed;
+  }
+  if (failed) return *failed;
+  return Done{};
+} catch (const Error& error) {
+  return error;
+}
+
+Status CheckpointStore::retain(Communicator& world, int keep_latest) try {
+  const auto failed = run_on_first(world, [&] { retain_latest(fs_, dir_, keep_latest); });
+  if (failed) return *failed;
+  return Done{};
+} catch (const Error& error) {
+  return error;
+}
+
+}  // namespace fourfold
