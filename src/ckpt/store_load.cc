@@ -64,8 +64,9 @@ Error none_usable(const std::string& dir, const std::vector<std::string>& reason
 }  // namespace
 
 std::optional<Error> CheckpointStore::load_one(Communicator& world, std::span<StateTensor> tensors,
-                                               const CheckpointId& id, Loaded& loaded, bool& fits) {
-  const std::string folder = join_path(dir_, id.folder());
+                                               const std::string& name, Loaded& loaded,
+                                               bool& fits) {
+  const std::string folder = join_path(dir_, name);
   Manifest manifest;
   std::string config;
   if (auto damage = run_together(world, [&] {
