@@ -2,6 +2,12 @@
 # LibTorch. Optional, detected: MPI, CUDA, io_uring.
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
+# LibTorch brings headers of another fmt; this folder with the right ones comes before them.
+get_target_property(FMT_INCLUDE fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/fmt_first)
+file(CREATE_LINK ${FMT_INCLUDE}/fmt ${PROJECT_BINARY_DIR}/fmt_first/fmt SYMBOLIC)
+target_include_directories(fourfold_options SYSTEM BEFORE INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/fmt_first>)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(PkgConfig REQUIRED)

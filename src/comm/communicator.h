@@ -35,8 +35,9 @@ struct CommOptions {
 /// One rank's end of a group of ranks. All collectives are called by every rank of the group, in
 /// the same order. Counts are elements. Sums (and averages) add in ascending rank in fp32 and round
 /// once, so that all ranks get the same bits, whatever the backend; integers and f64 add in their
-/// own type. Buffers of an operation do not overlap unless said. Errors are Error of kind
-/// kCommunication, from the call (kCaller) or from the Work.
+/// own type (integers wrap, their average is cut towards zero); a NaN wins max and min. Buffers of
+/// an operation do not overlap unless said. Errors are Error of kind kCommunication, from the call
+/// (kCaller) or from the Work. Works are waited for before the communicator dies.
 ///
 /// A communicator belongs to one thread (its lanes' threads are its own business).
 class Communicator {
@@ -66,13 +67,16 @@ class Communicator {
                   std::span<const std::int64_t> receive_counts, Lane lane = Lane::kCaller);
   /// data of every rank := data of `root`.
   Work broadcast(Buffer data, int root, Lane lane = Lane::kCaller);
+  /// `to` gets data by a receive of the same count in the same lane. A send may wait for its
+  /// receive: two ranks that send to each other in one lane must not both send first.
   Work send(ConstBuffer data, int to, Lane lane = Lane::kCaller);
   Work receive(Buffer data, int from, Lane lane = Lane::kCaller);
   Work barrier(Lane lane = Lane::kCaller);
 
   /// The communicator of the given ranks of this one, of which the caller is one, in the given
-  /// order. Not collective: nothing is sent, each member calls it when it likes. Members that make
-  /// several groups of the same ranks make them in the same order.
+  /// order and by the same name. Not collective: nothing is sent, each member calls it when it
+  /// likes. Members that make several groups of the same ranks and name make them in the same
+  /// order.
   std::unique_ptr<Communicator> subgroup(std::span<const int> ranks, std::string name);
   /// Groups by colour, ordered by key, then rank. Collective.
   std::unique_ptr<Communicator> split(int colour, int key, std::string name);
@@ -80,8 +84,8 @@ class Communicator {
   /// The step that agreement checks and messages name; set by the trainer at each step's start on
   /// the world's communicator, for all groups made from it by this rank.
   virtual void set_step(Step step) = 0;
-  /// Ends the group for everybody: peers that wait, or will, get an Error with this reason. For a
-  /// rank that cannot go on.
+  /// Ends communication for all ranks of the world this group was made from: peers that wait, or
+  /// will, get an Error with this reason. For a rank that cannot go on.
   virtual void abort(const std::string& reason) noexcept = 0;
   /// The last operations of this rank, oldest first, a line each: for incident reports.
   virtual std::vector<std::string> trace() const = 0;

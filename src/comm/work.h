@@ -13,19 +13,23 @@ class WorkState {
   /// Returns when the operation is done; throws its Error, or one that names it when the
   /// communicator's time-out passes first.
   virtual void wait() = 0;
+  /// wait() for a handle that nobody waits for: keeps the error for the next operation.
+  virtual void drop() noexcept = 0;
 };
 
 /// The handle of an operation in flight, and the owner of the claim on its buffers: until it has
-/// been waited for, they belong to the operation. A handle that dies unwaited waits (and drops the
-/// error, which the next operation of the communicator reports). A default-made Work is done.
+/// been waited for, they belong to the operation. A handle that dies unwaited waits, and its error
+/// comes from the next operation of that rank. A default-made Work is done.
 class [[nodiscard]] Work {
  public:
   Work() = default;
   explicit Work(std::unique_ptr<WorkState> state) : state_(std::move(state)) {}
   Work(Work&&) noexcept = default;
   Work& operator=(Work&& other) noexcept {
-    finish();
-    state_ = std::move(other.state_);
+    if (this != &other) {
+      finish();
+      state_ = std::move(other.state_);
+    }
     return *this;
   }
   ~Work() { finish(); }
@@ -41,10 +45,7 @@ class [[nodiscard]] Work {
 
  private:
   void finish() noexcept {
-    try {
-      wait_host();
-    } catch (...) {
-    }
+    if (auto state = std::move(state_)) state->drop();
   }
   std::unique_ptr<WorkState> state_;
 };

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+
+#include "comm/communicator.h"
+
+namespace fourfold {
+
+/// How much of the suite runs.
+struct SuiteOptions {
+  bool large = true;             ///< The operations on ten million elements.
+  std::int64_t longest = 65537;  ///< Of the other sizes.
+};
+
+/// Runs every operation of the communicator, on every type, reduction and size, in every form, and
+/// compares each result, bit by bit, with sums made here by a plain loop in ascending rank. Throws
+/// std::runtime_error that says what differs. Collective; returns a checksum of all results of this
+/// rank, which is the same on every backend.
+std::uint32_t run_collective_suite(Communicator& world, const SuiteOptions& options = {});
+
+}  // namespace fourfold
