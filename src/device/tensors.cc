@@ -24,7 +24,7 @@ at::ScalarType scalar_type(DType dtype) {
   FF_CHECK(false, "dtype {}", static_cast<int>(dtype));
 }
 
-DType dtype_of(const at::Tensor& tensor) {
+DType tensor_dtype(const at::Tensor& tensor) {
   for (DType t : {DType::kF32, DType::kBF16, DType::kF64, DType::kI32, DType::kI64, DType::kU8}) {
     if (tensor.scalar_type() == scalar_type(t)) return t;
   }
@@ -40,8 +40,8 @@ at::Tensor zero_tensor(at::IntArrayRef shape, DType dtype) {
   return empty_tensor(shape, dtype).zero_();
 }
 
-at::Tensor rows_of(const at::Tensor& tensor, Range rows) {
-  return tensor.narrow(0, rows.begin, rows.size());
+at::Tensor rows_of(const at::Tensor& tensor, std::int64_t begin, std::int64_t end) {
+  return tensor.narrow(0, begin, end - begin);
 }
 
 }  // namespace fourfold

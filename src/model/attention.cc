@@ -1,0 +1,165 @@
+#include "model/attention.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "device/tensors.h"
+#include "kernels/elementwise.h"
+#include "kernels/rotary.h"
+
+namespace fourfold {
+namespace {
+
+std::string attention_name(int block, const char* part) {
+  return fmt::format("model.layers.{}.self_attn.{}_proj", block, part);
+}
+
+LinearSpec qkv_spec(const ParallelContext& context, const ModelSpec& spec, int block) {
+  const int parts = spec.kv_heads < context.size(Axis::kX) ? spec.kv_heads : 0;
+  LinearSpec linear;
+  linear.members = {{attention_name(block, "q"), spec.query_width(), 0},
+                    {attention_name(block, "k"), spec.kv_width(), parts},
+                    {attention_name(block, "v"), spec.kv_width(), parts}};
+  linear.in = spec.hidden;
+  linear.bias = spec.bias;
+  linear.init_std = static_cast<float>(spec.init_std);
+  return linear;
+}
+
+LinearSpec projection_spec(const ModelSpec& spec, int block) {
+  LinearSpec linear;
+  linear.members = {{attention_name(block, "o"), spec.hidden, 0}};
+  linear.in = spec.query_width();
+  linear.orientation = Orientation::kTransposed;
+  linear.bias = spec.bias;
+  linear.init_std = static_cast<float>(spec.init_std / std::sqrt(2.0 * spec.layers));
+  return linear;
+}
+
+}  // namespace
+
+Attention::Attention(const ParallelContext& context, const ModelSpec& spec, int block)
+    : context_(context),
+      block_(block),
+      heads_(spec.heads / context.size(Axis::kX)),
+      kv_heads_(std::max(1, spec.kv_heads / context.size(Axis::kX))),
+      head_dim_(spec.head_dim),
+      dropout_(static_cast<float>(spec.dropout)),
+      qkv_(context, qkv_spec(context, spec, block)),
+      projection_(context, projection_spec(spec, block)) {
+  FF_CHECK(spec.heads % context.size(Axis::kX) == 0, "{} heads over x = {}", spec.heads,
+           context.size(Axis::kX));
+  if (spec.position == Position::kRotary) {
+    rotary_table_ = kernels::rotary_table(spec.seq_len, spec.head_dim, spec.rope_theta);
+  }
+}
+
+kernels::AttentionShape Attention::shape(std::int64_t rows, std::int64_t seq) const {
+  return {rows / seq, seq, seq, heads_, kv_heads_, head_dim_};
+}
+
+kernels::AttentionDropout Attention::dropout(const MicroBatch& batch) const {
+  kernels::AttentionDropout d;
+  d.p = batch.dropout ? dropout_ : 0;
+  d.key = philox_key(context_.seed, RandomPurpose::kAttentionDropout);
+  d.step = static_cast<std::uint32_t>(batch.step);
+  d.layer = static_cast<std::uint32_t>(block_);
+  d.samples = batch.samples.data();
+  d.first_head = context_.coords().x * heads_;
+  return d;
+}
+
+void Attention::turn(const at::Tensor& qkv, std::int64_t seq, std::int64_t first_position,
+                     bool inverse) const {
+  if (rotary_table_.empty()) return;
+  with_type(context_.compute, [&]<class T>(T) {
+    kernels::rotary(elements<T>(qkv), qkv.size(0), qkv.size(1), heads_ + kv_heads_, head_dim_, seq,
+                    first_position, rotary_table_.data(), inverse);
+  });
+}
+
+at::Tensor Attention::project_qkv(const at::Tensor& x, std::int64_t seq,
+                                  std::int64_t first_position) const {
+  const at::Tensor qkv = qkv_.forward(x);
+  if (qkv_.bias()) {
+    with_type(context_.compute, [&]<class T>(T) {
+      kernels::add_bias(elements<T>(qkv), qkv_.bias()->values(), qkv.size(0), qkv.size(1));
+    });
+  }
+  turn(qkv, seq, first_position, false);
+  return qkv;
+}
+
+at::Tensor Attention::forward(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const {
+  const std::int64_t rows = x.size(0), seq = batch.seq;
+  saved.qkv = project_qkv(x, seq, 0);
+  saved.output = empty_tensor({rows, heads_ * head_dim_}, context_.compute);
+  saved.log_sum_exp = empty_tensor({rows / seq, heads_, seq}, DType::kF32);
+  with_type(context_.compute, [&]<class T>(T) {
+    const auto in = kernels::fused_qkv(elements<T>(saved.qkv), seq, heads_, kv_heads_, head_dim_);
+    kernels::attention_forward<T>(
+        shape(rows, seq), in.q.as_const(), in.k.as_const(), in.v.as_const(),
+        kernels::dense_heads(elements<T>(saved.output), seq, heads_, head_dim_),
+        elements<float>(saved.log_sum_exp), dropout(batch));
+  });
+  return projection_.forward(saved.output);
+}
+
+at::Tensor Attention::backward(const at::Tensor& x, const at::Tensor& d_output,
+                               const MicroBatch& batch, const Saved& saved) {
+  const std::int64_t rows = x.size(0), seq = batch.seq;
+  const at::Tensor d_heads = projection_.backward(saved.output, d_output);
+  const at::Tensor d_qkv = empty_tensor(saved.qkv.sizes(), context_.compute);
+  with_type(context_.compute, [&]<class T>(T) {
+    auto heads = [&](const at::Tensor& t) {
+      return kernels::dense_heads(elements<T>(t), seq, heads_, head_dim_).as_const();
+    };
+    const auto in = kernels::fused_qkv(elements<T>(saved.qkv), seq, heads_, kv_heads_, head_dim_);
+    const auto out = kernels::fused_qkv(elements<T>(d_qkv), seq, heads_, kv_heads_, head_dim_);
+    kernels::attention_backward<T>(
+        shape(rows, seq), in.q.as_const(), in.k.as_const(), in.v.as_const(), heads(saved.output),
+        heads(d_heads), elements<float>(saved.log_sum_exp), out.q, out.k, out.v, dropout(batch));
+  });
+  turn(d_qkv, seq, 0, true);
+  if (qkv_.bias()) {
+    with_type(context_.compute, [&]<class T>(T) {
+      kernels::column_sums(elements<T>(d_qkv), rows, d_qkv.size(1), qkv_.bias()->gradient());
+    });
+  }
+  return qkv_.backward(x, d_qkv);
+}
+
+KvCache Attention::make_cache(std::int64_t sequences, std::int64_t capacity) const {
+  const std::vector<std::int64_t> sizes{sequences, kv_heads_, capacity, head_dim_};
+  return {empty_tensor(sizes, context_.compute), empty_tensor(sizes, context_.compute), 0};
+}
+
+at::Tensor Attention::decode(const at::Tensor& x, const MicroBatch& batch, KvCache& cache) const {
+  const std::int64_t rows = x.size(0), seq = batch.seq, sequences = rows / seq;
+  const at::Tensor qkv = project_qkv(x, seq, cache.length);
+  const at::Tensor output = empty_tensor({rows, heads_ * head_dim_}, context_.compute);
+  const std::int64_t capacity = cache.keys.size(2);
+  FF_CHECK(cache.length + seq <= capacity, "{} positions in a cache of {}", cache.length + seq,
+           capacity);
+  const at::Tensor parts =
+      qkv.view({sequences, seq, heads_ + 2 * kv_heads_, head_dim_}).transpose(1, 2);
+  cache.keys.narrow(2, cache.length, seq).copy_(parts.narrow(1, heads_, kv_heads_));
+  cache.values.narrow(2, cache.length, seq).copy_(parts.narrow(1, heads_ + kv_heads_, kv_heads_));
+  cache.length += seq;
+  const kernels::AttentionShape shape{sequences, seq, cache.length, heads_, kv_heads_, head_dim_};
+  with_type(context_.compute, [&]<class T>(T) {
+    const auto in = kernels::fused_qkv(elements<T>(qkv), seq, heads_, kv_heads_, head_dim_);
+    auto cached = [&](const at::Tensor& t) {
+      return kernels::cache_heads(elements<T>(t), kv_heads_, capacity, head_dim_).as_const();
+    };
+    kernels::attention_forward<T>(shape, in.q.as_const(), cached(cache.keys), cached(cache.values),
+                                  kernels::dense_heads(elements<T>(output), seq, heads_, head_dim_),
+                                  nullptr, {});
+  });
+  return projection_.forward(output);
+}
+
+}  // namespace fourfold

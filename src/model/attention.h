@@ -1,0 +1,59 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/attention.h"
+#include "model/kv_cache.h"
+#include "model/micro_batch.h"
+#include "parallel/linear.h"
+#include "spec/model_spec.h"
+
+namespace fourfold {
+
+/// Causal self-attention with grouped queries: heads over x, sequences over z and data, repeated on
+/// y. QKV is a normal linear, the output projection a transposed one. Where key/value heads are
+/// fewer than x ranks, neighbours share one and their gradients are summed over them
+/// (gradient_sync.h).
+class Attention {
+ public:
+  Attention(const ParallelContext& context, const ModelSpec& spec, int block);
+
+  /// What backward needs besides the input.
+  struct Saved {
+    at::Tensor qkv;          ///< [rows, (heads + 2·kv_heads)·head_dim] of this rank, turned.
+    at::Tensor output;       ///< [rows, heads·head_dim], before the projection.
+    at::Tensor log_sum_exp;  ///< f32 [sequences, heads, seq].
+  };
+
+  /// x [rows, hidden of this rank] → the same shape, without the projection's bias, which the
+  /// residual's kernel adds.
+  at::Tensor forward(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const;
+  at::Tensor backward(const at::Tensor& x, const at::Tensor& d_output, const MicroBatch& batch,
+                      const Saved& saved);
+  /// forward of the batch's positions after those in the cache, which it extends.
+  at::Tensor decode(const at::Tensor& x, const MicroBatch& batch, KvCache& cache) const;
+  KvCache make_cache(std::int64_t sequences, std::int64_t capacity) const;
+
+  Linear4D& qkv() { return qkv_; }
+  Linear4D& projection() { return projection_; }
+  const Linear4D& projection() const { return projection_; }
+
+ private:
+  at::Tensor project_qkv(const at::Tensor& x, std::int64_t seq, std::int64_t first_position) const;
+  /// Turns q and k of a fused buffer in place; the inverse for gradients.
+  void turn(const at::Tensor& qkv, std::int64_t seq, std::int64_t first_position,
+            bool inverse) const;
+  kernels::AttentionShape shape(std::int64_t rows, std::int64_t seq) const;
+  kernels::AttentionDropout dropout(const MicroBatch& batch) const;
+
+  const ParallelContext& context_;
+  int block_;
+  std::int64_t heads_, kv_heads_, head_dim_;  ///< Of this rank.
+  float dropout_;
+  std::vector<float> rotary_table_;  ///< Empty with learned positions.
+  Linear4D qkv_;
+  Linear4D projection_;
+};
+
+}  // namespace fourfold

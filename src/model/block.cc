@@ -1,0 +1,87 @@
+#include "model/block.h"
+
+#include <fmt/core.h>
+
+#include "device/tensors.h"
+#include "model/dropout_places.h"
+#include "model/norm_spec.h"
+
+namespace fourfold {
+
+Block::Block(const ParallelContext& context, const ModelSpec& spec, int index)
+    : context_(context),
+      index_(index),
+      hidden_(spec.hidden),
+      dropout_(static_cast<float>(spec.dropout)),
+      attention_norm_(context,
+                      norm_spec(spec, fmt::format("model.layers.{}.input_layernorm", index))),
+      attention_(context, spec, index),
+      mlp_norm_(context,
+                norm_spec(spec, fmt::format("model.layers.{}.post_attention_layernorm", index))),
+      mlp_(context, spec, index) {}
+
+at::Tensor Block::add_residual(const at::Tensor& in, const Linear4D& linear,
+                               const at::Tensor& residual, const MicroBatch& batch,
+                               std::uint32_t place) const {
+  const at::Tensor out = empty_tensor(in.sizes(), context_.compute);
+  const float* bias = linear.bias() ? linear.bias()->values() : nullptr;
+  with_type(context_.compute, [&]<class T>(T) {
+    kernels::residual_dropout_forward(elements<T>(in), bias, elements<T>(residual),
+                                      elements<T>(out), in.size(0), in.size(1),
+                                      hidden_dropout(context_, batch, dropout_, hidden_, place));
+  });
+  return out;
+}
+
+at::Tensor Block::residual_backward(const at::Tensor& d_output, Linear4D& linear,
+                                    const MicroBatch& batch, std::uint32_t place) const {
+  const kernels::DropoutSpec spec = hidden_dropout(context_, batch, dropout_, hidden_, place);
+  float* d_bias = linear.bias() ? linear.bias()->gradient() : nullptr;
+  // Without dropout the gradient passes as it is: nothing is copied.
+  const at::Tensor d_in = spec.p == 0 ? d_output : empty_tensor(d_output.sizes(), context_.compute);
+  with_type(context_.compute, [&]<class T>(T) {
+    T* out = spec.p == 0 ? nullptr : elements<T>(d_in);
+    if (!out && !d_bias) return;
+    kernels::residual_dropout_backward(elements<T>(d_output), out, d_bias, d_output.size(0),
+                                       d_output.size(1), spec);
+  });
+  return d_in;
+}
+
+at::Tensor Block::forward(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const {
+  saved.input = x;
+  saved.attention_input = attention_norm_.forward(x, saved.attention_statistics);
+  const at::Tensor attended = attention_.forward(saved.attention_input, batch, saved.attention);
+  saved.middle =
+      add_residual(attended, attention_.projection(), x, batch, attention_dropout_place(index_));
+  saved.mlp_input = mlp_norm_.forward(saved.middle, saved.mlp_statistics);
+  const at::Tensor out = mlp_.forward(saved.mlp_input, saved.mlp);
+  return add_residual(out, mlp_.down(), saved.middle, batch, mlp_dropout_place(index_));
+}
+
+at::Tensor Block::backward(const at::Tensor& d_output, const MicroBatch& batch,
+                           const Saved& saved) {
+  const at::Tensor d_mlp =
+      residual_backward(d_output, mlp_.down(), batch, mlp_dropout_place(index_));
+  const at::Tensor d_mlp_input = mlp_.backward(saved.mlp_input, d_mlp, saved.mlp);
+  const at::Tensor d_middle =
+      mlp_norm_.backward(d_mlp_input, saved.middle, saved.mlp_statistics, d_output);
+  const at::Tensor d_attended =
+      residual_backward(d_middle, attention_.projection(), batch, attention_dropout_place(index_));
+  const at::Tensor d_attention_input =
+      attention_.backward(saved.attention_input, d_attended, batch, saved.attention);
+  return attention_norm_.backward(d_attention_input, saved.input, saved.attention_statistics,
+                                  d_middle);
+}
+
+at::Tensor Block::decode(const at::Tensor& x, const MicroBatch& batch, KvCache& cache) const {
+  Norm4D::Statistics unused;
+  const at::Tensor attended = attention_.decode(attention_norm_.forward(x, unused), batch, cache);
+  const at::Tensor middle =
+      add_residual(attended, attention_.projection(), x, batch, attention_dropout_place(index_));
+  Mlp::Saved unsaved;
+  const at::Tensor out = mlp_.forward(mlp_norm_.forward(middle, unused), unsaved);
+  return add_residual(out, mlp_.down(), middle, batch, mlp_dropout_place(index_));
+}
+
+}  // namespace fourfold

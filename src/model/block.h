@@ -1,0 +1,61 @@
+#pragma once
+
+#include "model/attention.h"
+#include "model/mlp.h"
+#include "parallel/norm.h"
+
+namespace fourfold {
+
+/// A pre-norm transformer block on the residual stream [rows, hidden of this rank], hidden over y
+/// and repeated on x:
+///   h = x + dropout(attention(norm(x)) + bias);  y = h + dropout(mlp(norm(h)) + bias).
+class Block {
+ public:
+  Block(const ParallelContext& context, const ModelSpec& spec, int index);
+
+  /// What backward needs; with recompute only `input` is kept between the passes.
+  struct Saved {
+    at::Tensor input;
+    at::Tensor attention_input;  ///< norm(x).
+    at::Tensor middle;           ///< h.
+    at::Tensor mlp_input;        ///< norm(h).
+    Norm4D::Statistics attention_statistics, mlp_statistics;
+    Attention::Saved attention;
+    Mlp::Saved mlp;
+
+    void keep_input_only() {
+      Saved kept;
+      kept.input = std::move(input);
+      *this = std::move(kept);
+    }
+  };
+
+  at::Tensor forward(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const;
+  at::Tensor backward(const at::Tensor& d_output, const MicroBatch& batch, const Saved& saved);
+  at::Tensor decode(const at::Tensor& x, const MicroBatch& batch, KvCache& cache) const;
+
+  Attention& attention() { return attention_; }
+  const Attention& attention() const { return attention_; }
+  Mlp& mlp() { return mlp_; }
+  Norm4D& attention_norm() { return attention_norm_; }
+  Norm4D& mlp_norm() { return mlp_norm_; }
+
+ private:
+  /// residual + dropout(in + bias of `linear`).
+  at::Tensor add_residual(const at::Tensor& in, const Linear4D& linear, const at::Tensor& residual,
+                          const MicroBatch& batch, std::uint32_t place) const;
+  /// The gradient of `in` from that of the sum; adds the bias's gradient.
+  at::Tensor residual_backward(const at::Tensor& d_output, Linear4D& linear,
+                               const MicroBatch& batch, std::uint32_t place) const;
+
+  const ParallelContext& context_;
+  int index_;
+  std::int64_t hidden_;
+  float dropout_;
+  Norm4D attention_norm_;
+  Attention attention_;
+  Norm4D mlp_norm_;
+  Mlp mlp_;
+};
+
+}  // namespace fourfold

@@ -1,0 +1,90 @@
+#include "model/mlp.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "device/tensors.h"
+#include "kernels/activation.h"
+#include "kernels/elementwise.h"
+
+namespace fourfold {
+namespace {
+
+std::string mlp_name(int block, const char* part) {
+  return fmt::format("model.layers.{}.mlp.{}_proj", block, part);
+}
+
+LinearSpec up_spec(const ModelSpec& spec, int block) {
+  LinearSpec linear;
+  if (spec.gated()) linear.members.push_back({mlp_name(block, "gate"), spec.ffn, 0});
+  linear.members.push_back({mlp_name(block, "up"), spec.ffn, 0});
+  linear.in = spec.hidden;
+  linear.bias = spec.bias;
+  linear.init_std = static_cast<float>(spec.init_std);
+  return linear;
+}
+
+LinearSpec down_spec(const ModelSpec& spec, int block) {
+  LinearSpec linear;
+  linear.members = {{mlp_name(block, "down"), spec.hidden, 0}};
+  linear.in = spec.ffn;
+  linear.orientation = Orientation::kTransposed;
+  linear.bias = spec.bias;
+  linear.init_std = static_cast<float>(spec.init_std / std::sqrt(2.0 * spec.layers));
+  return linear;
+}
+
+}  // namespace
+
+Mlp::Mlp(const ParallelContext& context, const ModelSpec& spec, int block)
+    : context_(context),
+      gated_(spec.gated()),
+      up_(context, up_spec(spec, block)),
+      down_(context, down_spec(spec, block)) {}
+
+at::Tensor Mlp::activate(const at::Tensor& up) const {
+  const std::int64_t rows = up.size(0), width = up.size(1) / (gated_ ? 2 : 1);
+  const at::Tensor out = empty_tensor({rows, width}, context_.compute);
+  const float* bias = up_.bias() ? up_.bias()->values() : nullptr;
+  with_type(context_.compute, [&]<class T>(T) {
+    if (!gated_) {
+      kernels::bias_gelu_forward(elements<T>(up), bias, rows, width, elements<T>(out));
+      return;
+    }
+    if (bias) kernels::add_bias(elements<T>(up), bias, rows, up.size(1));
+    kernels::swiglu_forward(elements<T>(up), rows, width, elements<T>(out));
+  });
+  return out;
+}
+
+at::Tensor Mlp::activate_backward(const at::Tensor& d_activated, const at::Tensor& up) {
+  const std::int64_t rows = up.size(0), width = d_activated.size(1);
+  const float* bias = up_.bias() ? up_.bias()->values() : nullptr;
+  float* d_bias = up_.bias() ? up_.bias()->gradient() : nullptr;
+  const at::Tensor d_up = empty_tensor(up.sizes(), context_.compute);
+  with_type(context_.compute, [&]<class T>(T) {
+    if (!gated_) {
+      kernels::bias_gelu_backward(elements<T>(d_activated), elements<T>(up), bias, rows, width,
+                                  elements<T>(d_up), d_bias);
+      return;
+    }
+    kernels::swiglu_backward(elements<T>(d_activated), elements<T>(up), rows, width,
+                             elements<T>(d_up));
+    if (d_bias) kernels::column_sums(elements<T>(d_up), rows, d_up.size(1), d_bias);
+  });
+  return d_up;
+}
+
+at::Tensor Mlp::forward(const at::Tensor& x, Saved& saved) const {
+  saved.up = up_.forward(x);
+  saved.activated = activate(saved.up);
+  return down_.forward(saved.activated);
+}
+
+at::Tensor Mlp::backward(const at::Tensor& x, const at::Tensor& d_output, const Saved& saved) {
+  const at::Tensor d_activated = down_.backward(saved.activated, d_output);
+  return up_.backward(x, activate_backward(d_activated, saved.up));
+}
+
+}  // namespace fourfold

@@ -1,0 +1,38 @@
+#pragma once
+
+#include "parallel/linear.h"
+#include "spec/model_spec.h"
+
+namespace fourfold {
+
+/// The MLP of a block: up (and gate) normal, down transposed, GELU or SwiGLU between.
+class Mlp {
+ public:
+  Mlp(const ParallelContext& context, const ModelSpec& spec, int block);
+
+  /// What backward needs besides the input.
+  struct Saved {
+    at::Tensor up;         ///< Before the activation: [rows, ffn] or [rows, 2·ffn] (gate | up).
+    at::Tensor activated;  ///< [rows, ffn of this rank].
+  };
+
+  /// x [rows, hidden of this rank] → the same shape, without the down projection's bias, which the
+  /// residual's kernel adds.
+  at::Tensor forward(const at::Tensor& x, Saved& saved) const;
+  at::Tensor backward(const at::Tensor& x, const at::Tensor& d_output, const Saved& saved);
+
+  Linear4D& up() { return up_; }
+  Linear4D& down() { return down_; }
+  const Linear4D& down() const { return down_; }
+
+ private:
+  at::Tensor activate(const at::Tensor& up) const;
+  at::Tensor activate_backward(const at::Tensor& d_activated, const at::Tensor& up);
+
+  const ParallelContext& context_;
+  bool gated_;
+  Linear4D up_;
+  Linear4D down_;
+};
+
+}  // namespace fourfold

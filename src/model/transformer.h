@@ -1,0 +1,62 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "model/block.h"
+#include "parallel/embedding.h"
+#include "parallel/vocab_loss.h"
+
+namespace fourfold {
+
+/// How much of the forward pass is computed again in backward in place of being kept.
+enum class RecomputePlan { kNone, kBlocks };
+
+/// A decoder-only transformer on the grid: embedding, blocks, final norm, head. The GPT-2 and Llama
+/// families differ by their ModelSpec only. Forward and backward are program text; there is no
+/// tape.
+class Transformer {
+ public:
+  /// Collective: fetches the vectors that stay gathered.
+  Transformer(const ParallelContext& context, const ModelSpec& spec, RecomputePlan recompute);
+
+  /// One micro-batch: returns the sum over its rows of the cross-entropy and adds the gradient of
+  /// scale · that sum to the parameters' gradients. Gradients of vectors are complete after
+  /// finish_gradients(). Collective over x, y and z.
+  double forward_backward(const MicroBatch& batch, float scale);
+  /// The loss sum alone, without dropout if the batch says so.
+  double forward(const MicroBatch& batch) const;
+
+  /// Generation: logits [sequences, vocabulary of this rank] of the last position of each sequence,
+  /// after the batch's positions were appended to the caches.
+  at::Tensor decode(const MicroBatch& batch, std::vector<KvCache>& caches) const;
+  std::vector<KvCache> make_caches(std::int64_t sequences, std::int64_t capacity) const;
+  Range vocabulary() const { return loss_->vocabulary(); }
+
+  void zero_gradients();
+  void finish_gradients();
+  /// After the stored weights changed (an update, a load).
+  void refresh_vectors();
+
+  /// In the order of the forward pass; the same names in the same order on every rank.
+  const std::vector<Parameter*>& parameters() const { return parameters_; }
+  const ModelSpec& spec() const { return spec_; }
+
+ private:
+  at::Tensor embed(const MicroBatch& batch, std::int64_t first_position) const;
+  void embed_backward(const MicroBatch& batch, const at::Tensor& d_hidden);
+  void collect_parameters();
+
+  const ParallelContext& context_;
+  ModelSpec spec_;
+  RecomputePlan recompute_;
+  Embedding4D embedding_;
+  std::vector<std::unique_ptr<Block>> blocks_;
+  Norm4D final_norm_;
+  std::unique_ptr<WeightBlock> head_;  ///< Null when tied.
+  std::unique_ptr<VocabLoss> loss_;
+  std::vector<Parameter*> parameters_;
+  std::vector<VectorBlock*> vectors_;
+};
+
+}  // namespace fourfold

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/dtype.h"
+#include "comm/process_grid.h"
+
+namespace fourfold {
+
+/// What every layer of one rank is built with. Outlives the layers.
+struct ParallelContext {
+  ProcessGrid& grid;
+  DType compute = DType::kF32;  ///< Type of activations and of weights in products.
+  bool zero = true;             ///< ZeRO-1: masters and moments are cut over data.
+  std::uint64_t seed = 0;
+  bool trains = true;  ///< False: forward passes only, no gradients and moments are allocated.
+
+  const Grid& shape() const { return grid.grid(); }
+  Coords coords() const { return grid.coords(); }
+  int size(Axis axis) const { return grid.grid().shape()[axis]; }
+};
+
+}  // namespace fourfold

@@ -1,0 +1,78 @@
+#include "parallel/embedding.h"
+
+#include "comm/tensor_buffer.h"
+#include "device/tensors.h"
+#include "kernels/embedding.h"
+
+namespace fourfold {
+namespace {
+
+std::vector<ParameterSpec> table_spec(const std::string& name, TensorLayout layout,
+                                      const EmbeddingSpec& spec) {
+  ParameterSpec p;
+  p.name = name + ".weight";
+  p.layout = std::move(layout);
+  p.init = {Init::Kind::kNormal, spec.init_std};
+  p.decay = spec.decay;
+  return {p};
+}
+
+/// A gradient target that holds zeros or what was there, so that rows can be added to it.
+WeightBlock::GradientTarget cleared_target(WeightBlock& block) {
+  WeightBlock::GradientTarget target = block.gradient_target();
+  if (!target.accumulate) target.tensor.zero_();
+  return target;
+}
+
+}  // namespace
+
+Embedding4D::Embedding4D(const ParallelContext& context, const EmbeddingSpec& spec)
+    : context_(context),
+      table_(context,
+             table_spec(spec.name, {{spec.vocab, spec.hidden}, {{{Axis::kX}, 0}, {{Axis::kY}, 0}}},
+                        spec)) {
+  if (spec.position_name.empty()) return;
+  const TensorLayout layout{{spec.positions, spec.hidden}, {{{}, 0}, {{Axis::kY}, 0}}};
+  positions_ = std::make_unique<WeightBlock>(context, table_spec(spec.position_name, layout, spec));
+}
+
+at::Tensor Embedding4D::forward(const at::Tensor& tokens, std::int64_t seq,
+                                std::int64_t first_position) const {
+  const std::int64_t rows = tokens.numel(), cols = table_.cols();
+  const at::Tensor out = empty_tensor({rows, cols}, context_.compute);
+  const at::Tensor table = table_.gather();
+  const std::int64_t vocab_begin = table_.parameters().front().block.dims[0].begin;
+  with_type(context_.compute, [&]<class T>(T) {
+    kernels::embedding_forward(elements<std::int64_t>(tokens), elements<T>(table), vocab_begin,
+                               table_.rows(), rows, cols, elements<T>(out));
+  });
+  context_.grid.group({Axis::kX}).all_reduce(buffer_of(out), ReduceOp::kSum).wait_stream();
+  if (positions_) {
+    const at::Tensor position_table = positions_->gather();
+    with_type(context_.compute, [&]<class T>(T) {
+      kernels::position_forward(elements<T>(position_table), seq, first_position, rows, cols,
+                                elements<T>(out));
+    });
+  }
+  return out;
+}
+
+void Embedding4D::backward(const at::Tensor& tokens, std::int64_t seq, const at::Tensor& d_output) {
+  const std::int64_t rows = tokens.numel(), cols = table_.cols();
+  const WeightBlock::GradientTarget target = cleared_target(table_);
+  const std::int64_t vocab_begin = table_.parameters().front().block.dims[0].begin;
+  with_type(context_.compute, [&]<class T>(T) {
+    kernels::embedding_backward(elements<std::int64_t>(tokens), elements<T>(d_output), vocab_begin,
+                                table_.rows(), rows, cols, elements<float>(target.tensor));
+  });
+  table_.add_gradient(target);
+  if (!positions_) return;
+  const WeightBlock::GradientTarget position_target = cleared_target(*positions_);
+  with_type(context_.compute, [&]<class T>(T) {
+    kernels::position_backward(elements<T>(d_output), seq, 0, rows, cols,
+                               elements<float>(position_target.tensor));
+  });
+  positions_->add_gradient(position_target);
+}
+
+}  // namespace fourfold

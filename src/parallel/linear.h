@@ -1,0 +1,75 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parallel/vector_block.h"
+#include "parallel/weight_block.h"
+
+namespace fourfold {
+
+/// Which axes split a linear's features. Normal: outputs over x, inputs over y. Transposed: outputs
+/// over y, inputs over x. A normal linear leaves its output split as a transposed one wants its
+/// input, so the two compose without moving anything.
+enum class Orientation { kNormal, kTransposed };
+
+constexpr Axis output_axis(Orientation o) {
+  return o == Orientation::kNormal ? Axis::kX : Axis::kY;
+}
+constexpr Axis input_axis(Orientation o) { return o == Orientation::kNormal ? Axis::kY : Axis::kX; }
+
+/// One named weight of a linear; several share one product when they have the same input.
+struct LinearMember {
+  std::string name;      ///< Without ".weight".
+  std::int64_t out = 0;  ///< Global output features.
+  int parts = 0;         ///< Parts of the outputs when fewer than ranks (tensor_layout.h); 0: all.
+};
+
+struct LinearSpec {
+  std::vector<LinearMember> members;
+  std::int64_t in = 0;  ///< Global input features.
+  Orientation orientation = Orientation::kNormal;
+  bool bias = false;
+  float init_std = 0.02f;
+};
+
+/// A linear layer as a 3D-parallel product (Agarwal's algorithm as AxoNN uses it; "A 4D Hybrid
+/// Algorithm to Scale Parallel Training to Thousands of GPUs", arXiv 2305.13525, Algorithm 1).
+///
+/// With m rows in this (z, data) rank, k input and n output features, for the normal orientation
+/// (transposed: exchange x and y):
+///
+///   forward   W  = all-gather over z of the stored rows       [n/Gx, k/Gy]
+///             Y  = all-reduce over y of  I · Wᵀ               [m, k/Gy]·[k/Gy, n/Gx]
+///   backward  W  = all-gather over z                          (dual of the reduce-scatter)
+///             dI = all-reduce over x of  dY · W               [m, n/Gx]·[n/Gx, k/Gy]
+///             dW = reduce-scatter over z of  dYᵀ · I          [n/Gx, m]·[m, k/Gy]
+///
+/// The forward's all-reduce over y sums partial products; its dual is the identity, since Y and dY
+/// are the same on all y. I is the same on all x, so its gradient is the sum over x.
+///
+/// The bias is not added here: the kernel that follows takes it (VectorBlock::values) and returns
+/// its gradient, the column sums of dY.
+class Linear4D {
+ public:
+  Linear4D(const ParallelContext& context, const LinearSpec& spec);
+
+  /// input [m, in of this rank] → [m, out of this rank] (members side by side), reduced, no bias.
+  at::Tensor forward(const at::Tensor& input) const;
+  /// Gradient of the input, reduced; adds the weights' gradients. `input` as given to forward.
+  at::Tensor backward(const at::Tensor& input, const at::Tensor& d_output);
+
+  WeightBlock& weights() { return weights_; }
+  /// Null where the layer has none.
+  VectorBlock* bias() { return bias_.get(); }
+  const VectorBlock* bias() const { return bias_.get(); }
+
+ private:
+  const ParallelContext& context_;
+  Orientation orientation_;
+  WeightBlock weights_;
+  std::unique_ptr<VectorBlock> bias_;
+};
+
+}  // namespace fourfold

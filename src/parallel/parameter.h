@@ -1,0 +1,87 @@
+#pragma once
+
+#include <ATen/core/TensorBody.h>
+
+#include <string>
+#include <vector>
+
+#include "layout/tensor_layout.h"
+#include "parallel/context.h"
+
+namespace fourfold {
+
+/// How a parameter starts: every element is a function of the run's seed, the parameter's name and
+/// the element's global index, so that all grids start with the same bits.
+struct Init {
+  enum class Kind { kNormal, kOnes, kZeros };
+  Kind kind = Kind::kNormal;
+  float std = 0;
+};
+
+/// One named tensor of the model, as the world outside sees it.
+struct ParameterSpec {
+  std::string name;  ///< Global, as Hugging Face names it.
+  TensorLayout layout;
+  Init init;
+  bool decay = true;  ///< Whether weight decay applies.
+};
+
+/// This rank's share of a parameter. Rows are dim 0; all tensors are dense.
+struct Parameter {
+  ParameterSpec spec;
+  Region block;   ///< What a product uses, whole over z.
+  Region stored;  ///< The block's rows of this z.
+  Region
+      updated;  ///< The stored rows that this rank's optimizer updates (ZeRO-1: of this data rank).
+
+  at::Tensor weight;      ///< Stored rows, compute type.
+  at::Tensor gradient;    ///< Stored rows, f32, a sum.
+  at::Tensor master;      ///< Updated rows, f32; in fp32 runs a view of weight.
+  at::Tensor exp_avg;     ///< Updated rows, f32.
+  at::Tensor exp_avg_sq;  ///< Updated rows, f32.
+
+  /// Updated rows of weight and of gradient, as views.
+  at::Tensor updated_weight() const;
+  at::Tensor updated_gradient() const;
+};
+
+/// Parameters that lie one after the other in memory because one operation uses them together
+/// (q|k|v, gate|up), and apart everywhere else. All have the same local width.
+class ParameterGroup {
+ public:
+  ParameterGroup(const ParallelContext& context, std::vector<ParameterSpec> specs);
+  ParameterGroup(const ParameterGroup&) = delete;
+  ParameterGroup& operator=(const ParameterGroup&) = delete;
+
+  std::vector<Parameter>& parameters() { return parameters_; }
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+
+  std::int64_t rows() const { return rows_; }  ///< Of the blocks together.
+  std::int64_t cols() const { return cols_; }  ///< 1 for vectors.
+
+ protected:
+  const ParallelContext& context() const { return context_; }
+  /// Stored rows of all members: [sum of stored rows, cols].
+  const at::Tensor& weights() const { return weights_; }
+  const at::Tensor& gradients() const { return gradients_; }
+
+  /// All-gathers the members' stored rows over z into their blocks' rows of `whole`.
+  void gather_over_z(const at::Tensor& whole, Lane lane) const;
+  /// Reduce-scatters the members' rows of `whole` (f32) over z and adds them to the gradients.
+  void scatter_over_z(const at::Tensor& whole, Lane lane);
+
+ private:
+  void allocate();
+  void initialise(Parameter& parameter);
+  /// Elements of each z rank's stored part of a member.
+  std::vector<std::int64_t> counts_over_z(const Parameter& parameter) const;
+
+  const ParallelContext& context_;
+  std::vector<Parameter> parameters_;
+  std::int64_t rows_ = 0;
+  std::int64_t cols_ = 1;
+  at::Tensor weights_;
+  at::Tensor gradients_;
+};
+
+}  // namespace fourfold

@@ -1,0 +1,29 @@
+#include "parallel/vector_block.h"
+
+namespace fourfold {
+
+VectorBlock::VectorBlock(const ParallelContext& context, std::vector<ParameterSpec> specs)
+    : ParameterGroup(context, std::move(specs)),
+      values_(empty_tensor({rows(), 1}, DType::kF32)),
+      gradient_(context.trains ? zero_tensor({rows(), 1}, DType::kF32) : at::Tensor()) {}
+
+void VectorBlock::refresh() {
+  if (context().size(Axis::kZ) == 1) {
+    values_.copy_(weights());
+    return;
+  }
+  const at::Tensor whole = empty_tensor({rows(), 1}, context().compute);
+  gather_over_z(whole, Lane::kCaller);
+  values_.copy_(whole);
+}
+
+void VectorBlock::finish_gradient() {
+  if (context().size(Axis::kZ) == 1) {
+    gradients().add_(gradient_);
+  } else {
+    scatter_over_z(gradient_, Lane::kCaller);
+  }
+  gradient_.zero_();
+}
+
+}  // namespace fourfold

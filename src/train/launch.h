@@ -1,0 +1,32 @@
+#pragma once
+
+#include <functional>
+
+#include "comm/communicator.h"
+#include "spec/run_spec.h"
+
+namespace fourfold {
+
+/// How the ranks of this command exist.
+struct Launch {
+  bool mpi = false;  ///< This process is one rank of mpirun or srun; else ranks are threads of it.
+  int ranks = 1;     ///< Of the whole run.
+  int ranks_on_node = 1;
+  /// Whether this process speaks for the run: it holds rank 0.
+  bool speaks = true;
+};
+
+/// Chooses by comm.backend, the environment and the grid, and fills an open axis of the grid:
+/// `requested` ranks, else those of mpirun or srun, else what the grid says, else the cores.
+/// Errors are kUsage.
+Launch choose_launch(RunSpec& run, int requested);
+
+/// Calls `rank_main` for each rank that this process holds, on a thread of its own, with its world
+/// communicator and its intra-op threads set, and waits for all. Throws what the first failing rank
+/// threw.
+void run_ranks(const Launch& launch, const CommOptions& options,
+               const std::function<void(Communicator&)>& rank_main);
+
+CommOptions comm_options(const CommSpec& spec);
+
+}  // namespace fourfold

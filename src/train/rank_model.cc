@@ -1,0 +1,198 @@
+#include "train/rank_model.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "comm/tensor_buffer.h"
+#include "device/tensors.h"
+#include "kernels/cross_entropy.h"
+#include "optim/adamw.h"
+#include "optim/gradient_norm.h"
+#include "optim/schedule.h"
+#include "parallel/gradient_sync.h"
+
+namespace fourfold {
+namespace {
+
+Schedule schedule_of(const RunSpec& run) {
+  // The enums list the same kinds in the same order.
+  return {static_cast<Schedule::Kind>(run.schedule.kind),
+          run.optimizer.lr,
+          run.schedule.min_lr,
+          run.schedule.warmup,
+          run.train.steps,
+          run.schedule.decay > 0 ? run.schedule.decay : run.train.steps / 10};
+}
+
+AdamWOptions adamw_of(const OptimizerSpec& spec) {
+  return {spec.betas[0], spec.betas[1], spec.eps, spec.weight_decay};
+}
+
+bool is_embedding(const std::string& name) {
+  return name.starts_with("model.embed_") || name == "lm_head.weight";
+}
+
+}  // namespace
+
+RankModel::RankModel(const RunSpec& run, Communicator& world)
+    : run_(run),
+      world_(world),
+      grid_(Grid(run.parallel.grid, run.parallel.order), world),
+      context_{grid_, run.train.precision == Precision::kBf16 ? DType::kBF16 : DType::kF32,
+               run.memory.zero == 1, run.seed},
+      model_(context_, run.model,
+             run.memory.recompute == Recompute::kFull ? RecomputePlan::kBlocks
+                                                      : RecomputePlan::kNone) {
+  bind_optimizer();
+}
+
+void RankModel::bind_optimizer() {
+  for (Parameter* p : model_.parameters()) {
+    OptimizerTensor t;
+    t.name = p->spec.name;
+    t.master = p->master;
+    t.gradient = p->updated_gradient();
+    t.exp_avg = p->exp_avg;
+    t.exp_avg_sq = p->exp_avg_sq;
+    if (context_.compute == DType::kBF16) t.weight = p->updated_weight();
+    t.decay = p->spec.decay && (run_.optimizer.decay_embeddings || !is_embedding(t.name));
+    const bool first_copy = p->spec.layout.replica(context_.shape(), context_.coords()) == 0;
+    t.counted = first_copy && (context_.zero || context_.coords().data == 0);
+    optimizer_.push_back(std::move(t));
+  }
+}
+
+std::vector<std::int64_t> RankModel::sample_numbers(std::int64_t index) const {
+  const std::int64_t micro = run_.train.micro_batch;
+  const Coords at = context_.coords();
+  const std::int64_t ranks = context_.size(Axis::kZ) * context_.size(Axis::kData);
+  const std::int64_t rank = at.data * context_.size(Axis::kZ) + at.z;
+  std::vector<std::int64_t> numbers;
+  for (std::int64_t i = 0; i < micro; ++i) numbers.push_back((index * ranks + rank) * micro + i);
+  return numbers;
+}
+
+MicroBatch RankModel::make_batch(std::int64_t first_sample, std::vector<std::int64_t> numbers,
+                                 const SampleReader& samples) const {
+  MicroBatch batch;
+  batch.seq = run_.train.seq_len;
+  const auto rows = static_cast<std::int64_t>(numbers.size()) * batch.seq;
+  batch.tokens = empty_tensor({rows}, DType::kI64);
+  batch.targets = empty_tensor({rows}, DType::kI64);
+  auto* tokens = elements<std::int64_t>(batch.tokens);
+  auto* targets = elements<std::int64_t>(batch.targets);
+  for (const std::int64_t number : numbers) {
+    samples(first_sample + number, tokens, targets);
+    tokens += batch.seq;
+    targets += batch.seq;
+  }
+  batch.samples = std::move(numbers);
+  return batch;
+}
+
+double RankModel::compute_gradients(std::int64_t step, std::int64_t first_sample,
+                                    const SampleReader& samples) {
+  const std::int64_t tokens = run_.train.global_batch * run_.train.seq_len;
+  model_.zero_gradients();
+  double loss_sum = 0;
+  for (std::int64_t i = 0; i < run_.accumulation(); ++i) {
+    MicroBatch batch = make_batch(first_sample, sample_numbers(i), samples);
+    batch.step = step;
+    batch.dropout = true;
+    loss_sum += model_.forward_backward(batch, 1.0f / static_cast<float>(tokens));
+  }
+  model_.finish_gradients();
+  sum_gradients(context_, model_.parameters());
+  grid_.group({Axis::kZ, Axis::kData})
+      .all_reduce({&loss_sum, 1, DType::kF64}, ReduceOp::kSum)
+      .wait_host();
+  return loss_sum / static_cast<double>(tokens);
+}
+
+bool RankModel::finite(double loss, const GradientNorm& norm, std::int64_t step) const {
+  if (std::isfinite(loss) && norm.non_finite == 0) return true;
+  if (run_.train.non_finite == NonFinite::kSkip) return false;
+  throw Error(ErrorKind::kNumerics,
+              norm.non_finite == 0
+                  ? fmt::format("step {}: the loss is {}", step + 1, loss)
+                  : fmt::format("step {}: the gradient of {} has values that are not finite "
+                                "({} in all; loss {})",
+                                step + 1, norm.first_bad, norm.non_finite, loss),
+              "lower optimizer.lr or raise schedule.warmup, or set train.non_finite = \"skip\" to "
+              "pass over such steps");
+}
+
+StepResult RankModel::train_step(std::int64_t step, std::int64_t first_sample,
+                                 const SampleReader& samples) {
+  StepResult result;
+  result.loss = compute_gradients(step, first_sample, samples);
+  result.lr = learning_rate(schedule_of(run_), step);
+  const GradientNorm norm = global_gradient_norm(optimizer_, world_);
+  result.grad_norm = norm.norm;
+  result.skipped = !finite(result.loss, norm, step);
+  if (result.skipped) return result;
+  ++updates_;
+  adamw_update(adamw_of(run_.optimizer), optimizer_, updates_, result.lr,
+               clip_factor(norm.norm, run_.optimizer.clip_grad));
+  gather_updated_weights(context_, model_.parameters());
+  model_.refresh_vectors();
+  return result;
+}
+
+double RankModel::evaluate(std::int64_t count, const SampleReader& samples) {
+  const std::int64_t seq = run_.train.seq_len;
+  const std::int64_t per_batch =
+      run_.train.micro_batch * context_.size(Axis::kZ) * context_.size(Axis::kData);
+  double loss_sum = 0;
+  for (std::int64_t first = 0, index = 0; first < count; first += per_batch, ++index) {
+    std::vector<std::int64_t> numbers = sample_numbers(index);
+    const auto real =
+        std::count_if(numbers.begin(), numbers.end(), [&](std::int64_t n) { return n < count; });
+    // All ranks run every batch, since its collectives need them; samples past the end repeat the
+    // last one and their rows are left out of the sum.
+    for (std::int64_t& n : numbers) n = std::min(n, count - 1);
+    const MicroBatch batch = make_batch(0, std::move(numbers), samples);
+    rows_of(batch.targets, real * seq, batch.rows()).fill_(kernels::kIgnoredTarget);
+    loss_sum += model_.forward(batch);
+  }
+  grid_.group({Axis::kZ, Axis::kData})
+      .all_reduce({&loss_sum, 1, DType::kF64}, ReduceOp::kSum)
+      .wait_host();
+  return loss_sum / static_cast<double>(count * seq);
+}
+
+std::vector<StateTensor> RankModel::state() {
+  const Grid& grid = context_.shape();
+  const Coords at = context_.coords();
+  const int copies = context_.zero ? 1 : context_.size(Axis::kData);
+  std::vector<StateTensor> state;
+  for (Parameter* p : model_.parameters()) {
+    StateTensor t;
+    t.name = p->spec.name;
+    t.shape = p->spec.layout.shape;
+    t.region = p->updated;
+    t.replicas = p->spec.layout.replicas(grid) * copies;
+    t.replica = p->spec.layout.replica(grid, at) * copies + (context_.zero ? 0 : at.data);
+    auto add = [&](const char* kind, const at::Tensor& tensor) {
+      t.kind = kind;
+      t.dtype = tensor_dtype(tensor);
+      t.data = tensor.mutable_data_ptr();
+      state.push_back(t);
+    };
+    if (context_.compute == DType::kBF16) add(kKindWeight, p->updated_weight());
+    add(kKindMaster, p->master);
+    add(kKindExpAvg, p->exp_avg);
+    add(kKindExpAvgSq, p->exp_avg_sq);
+  }
+  return state;
+}
+
+void RankModel::restored(std::int64_t updates) {
+  updates_ = updates;
+  gather_updated_weights(context_, model_.parameters());
+  model_.refresh_vectors();
+}
+
+}  // namespace fourfold

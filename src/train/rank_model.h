@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "ckpt/state.h"
+#include "model/transformer.h"
+#include "optim/optimizer_tensor.h"
+#include "spec/run_spec.h"
+
+namespace fourfold {
+
+/// Writes the seq inputs and the seq targets of a sample, by its global number (design: the only
+/// data state of a run). Called from the rank's thread.
+using SampleReader =
+    std::function<void(std::int64_t sample, std::int64_t* inputs, std::int64_t* targets)>;
+
+/// What one optimizer step did; the same on every rank.
+struct StepResult {
+  double loss = 0;       ///< Mean cross-entropy of the step's tokens, in nats.
+  double grad_norm = 0;  ///< Before clipping.
+  double lr = 0;
+  bool skipped = false;  ///< Gradients were not finite and the policy is to skip.
+};
+
+/// One rank's share of a run: its part of the model, its optimizer state, and a step.
+class RankModel {
+ public:
+  /// Collective over `world`, whose size is the grid's; both outlive this.
+  RankModel(const RunSpec& run, Communicator& world);
+
+  /// Trains on samples [step · global_batch, (step + 1) · global_batch). Collective. Throws Error
+  /// of kind kNumerics, naming the first bad tensor, where loss or gradients are not finite and the
+  /// policy is to stop; parameters are then as they were.
+  StepResult train_step(std::int64_t step, std::int64_t first_sample, const SampleReader& samples);
+
+  /// The first half of train_step: sums the gradients of a step and returns its mean loss. Then
+  /// Parameter::updated_gradient() holds the whole sum.
+  double compute_gradients(std::int64_t step, std::int64_t first_sample,
+                           const SampleReader& samples);
+
+  /// Mean cross-entropy of samples [0, count) without dropout, rounded up to whole micro-batches of
+  /// all (z, data) ranks by samples that count nothing. Collective.
+  double evaluate(std::int64_t count, const SampleReader& samples);
+
+  /// The state of this rank for checkpoints, as views.
+  std::vector<StateTensor> state();
+  /// After a load wrote through state(): spreads the weights, restores counters.
+  void restored(std::int64_t updates);
+  /// Optimizer updates done (steps that were not skipped): the moments' bias correction counts
+  /// them.
+  std::int64_t updates() const { return updates_; }
+
+  Transformer& model() { return model_; }
+  const ParallelContext& context() const { return context_; }
+  const RunSpec& run() const { return run_; }
+
+ private:
+  /// The samples of this rank in micro-batch `index` of a step: their numbers within the step.
+  std::vector<std::int64_t> sample_numbers(std::int64_t index) const;
+  MicroBatch make_batch(std::int64_t first_sample, std::vector<std::int64_t> numbers,
+                        const SampleReader& samples) const;
+  void bind_optimizer();
+  /// Whether the step may be applied; skips or throws by policy.
+  bool finite(double loss, const struct GradientNorm& norm, std::int64_t step) const;
+
+  const RunSpec& run_;
+  Communicator& world_;
+  ProcessGrid grid_;
+  ParallelContext context_;
+  Transformer model_;
+  std::vector<OptimizerTensor> optimizer_;
+  std::int64_t updates_ = 0;
+};
+
+}  // namespace fourfold

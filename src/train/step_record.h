@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace fourfold {
+
+/// One optimizer step as metrics and progress show it.
+struct StepRecord {
+  std::int64_t step = 0;  ///< Steps done, from 1.
+  double loss = 0;        ///< Mean cross-entropy in nats per token.
+  double grad_norm = 0;
+  double lr = 0;
+  std::int64_t tokens = 0;  ///< Trained on since the run's start.
+  double tokens_per_second = 0;
+  double step_seconds = 0;
+  double mfu = 0;  ///< Share of the peak product rate.
+  bool skipped = false;
+};
+
+/// One evaluation.
+struct ValidationRecord {
+  std::int64_t step = 0;
+  double val_loss = 0;
+  std::int64_t tokens = 0;  ///< Trained on so far.
+};
+
+/// A line of metrics.jsonl (without the line's end), numbers in full precision.
+std::string to_json(const StepRecord& record);
+std::string to_json(const ValidationRecord& record);
+
+}  // namespace fourfold

@@ -1,0 +1,181 @@
+#include "train/trainer.h"
+
+#include <fmt/core.h>
+
+#include <charconv>
+
+#include "base/crc32c.h"
+#include "base/fault_point.h"
+#include "base/units.h"
+#include "device/intra_op_threads.h"
+#include "spec/counts.h"
+#include "spec/run_config.h"
+#include "train/peak_rate.h"
+
+namespace fourfold {
+namespace {
+
+/// Identity of the model: all that makes the tensors of two models differ.
+std::string model_hash(const ModelSpec& m) {
+  const std::string text = fmt::format(
+      "{} {} {} {} {} {} {} {} {} {} {} {} {}", m.layers, m.hidden, m.heads, m.kv_heads, m.head_dim,
+      m.ffn, m.seq_len, m.vocab, m.tie_embeddings, m.bias, static_cast<int>(m.norm),
+      static_cast<int>(m.activation), static_cast<int>(m.position));
+  return fmt::format("{:08x}", crc32c(text.data(), text.size()));
+}
+
+std::string model_name(const ModelSpec& m) {
+  return fmt::format("{}, {} parameters", m.preset.empty() ? m.family : m.preset,
+                     format_count(count_parameters(m).total()));
+}
+
+std::int64_t read_scalar(const CheckpointMeta& meta, const char* name, std::int64_t otherwise) {
+  const auto found = meta.scalars.find(name);
+  if (found == meta.scalars.end()) return otherwise;
+  std::from_chars(found->second.data(), found->second.data() + found->second.size(), otherwise);
+  return otherwise;
+}
+
+SampleReader reader_of(const Sampler& sampler) {
+  return [&sampler](std::int64_t sample, std::int64_t* inputs, std::int64_t* targets) {
+    sampler.fill(sample, inputs, targets);
+  };
+}
+
+}  // namespace
+
+Trainer::Trainer(const TrainerShared& shared, Communicator& world)
+    : shared_(shared),
+      run_(shared.run),
+      world_(world),
+      model_(run_, world),
+      train_(open_sampler(run_)),
+      valid_(open_validation(run_)),
+      store_(fs_, run_.dir + "/checkpoints",
+             world.rank() == 0 && shared.output ? shared.output->log() : Log()),
+      peak_flops_(measure_peak_flops(model_.context().compute, world)) {
+  resume();
+}
+
+void Trainer::say(const std::string& text) {
+  if (RunOutput* out = output()) out->say(text);
+}
+
+CheckpointMeta Trainer::meta() const {
+  CheckpointMeta meta;
+  meta.step = Step(step_);
+  meta.run_id = run_.dir;
+  meta.model = model_name(run_.model);
+  meta.model_hash = model_hash(run_.model);
+  meta.grid = run_.parallel.grid;
+  meta.order = run_.parallel.order;
+  meta.zero = run_.memory.zero;
+  meta.seed = run_.seed;
+  meta.next_sample = next_sample_;
+  meta.intra_op_threads = intra_op_threads();
+  meta.scalars = {{"updates", std::to_string(model_.updates())},
+                  {"tokens", std::to_string(tokens_)}};
+  meta.config_toml = resolved_toml(run_);
+  return meta;
+}
+
+void Trainer::resume() {
+  if (run_.checkpoint.mode == "off") return;
+  store_.check_shared_folder(world_).value();
+  std::vector<StateTensor> state = model_.state();
+  const std::optional<Loaded> loaded = store_.load_latest(world_, state).value();
+  if (!loaded) return;
+  const CheckpointMeta& found = loaded->meta;
+  step_ = saved_step_ = found.step.value;
+  next_sample_ = found.next_sample;
+  tokens_ = read_scalar(found, "tokens", next_sample_ * run_.train.seq_len);
+  model_.restored(read_scalar(found, "updates", step_));
+  if (found.seed != run_.seed) {
+    say(fmt::format("the checkpoint was made with seed {}, this run goes on with {}", found.seed,
+                    run_.seed));
+  }
+  say(fmt::format("resumed at step {} from {} (saved on {})", step_, loaded->id.folder(),
+                  found.grid.name()));
+}
+
+bool Trainer::due(std::int64_t interval) const { return interval > 0 && step_ % interval == 0; }
+
+void Trainer::one_step() {
+  world_.set_step(Step(step_));
+  fault_point("step", world_.rank(), step_ + 1);
+  const double begin = shared_.clock.seconds();
+  const StepResult result = model_.train_step(step_, next_sample_, reader_of(train_));
+  const double seconds = shared_.clock.seconds() - begin;
+  const std::int64_t step_tokens = run_.train.global_batch * run_.train.seq_len;
+  ++step_;
+  next_sample_ += run_.train.global_batch;
+  tokens_ += step_tokens;
+  RunOutput* out = output();
+  if (!out) return;
+  StepRecord record;
+  record.step = step_;
+  record.loss = result.loss;
+  record.grad_norm = result.grad_norm;
+  record.lr = result.lr;
+  record.tokens = tokens_;
+  record.tokens_per_second = static_cast<double>(step_tokens) / seconds;
+  record.step_seconds = seconds;
+  record.mfu = record.tokens_per_second * model_flops_per_token(run_.model, run_.train.seq_len) /
+               peak_flops_;
+  record.skipped = result.skipped;
+  out->step(record);
+}
+
+void Trainer::evaluate() {
+  if (!valid_ || evaluated_step_ == step_) return;
+  const std::int64_t per_batch =
+      run_.train.micro_batch * run_.parallel.grid.z * run_.parallel.grid.data;
+  std::int64_t samples = valid_->windows();
+  if (run_.train.eval_batches > 0) samples = std::min(samples, run_.train.eval_batches * per_batch);
+  const double loss =
+      model_.evaluate(samples, [&](std::int64_t i, std::int64_t* inputs, std::int64_t* targets) {
+        valid_->fill_in_order(i, inputs, targets);
+      });
+  evaluated_step_ = step_;
+  if (RunOutput* out = output()) out->validation({step_, loss, tokens_});
+}
+
+void Trainer::save() {
+  if (run_.checkpoint.mode == "off" || saved_step_ == step_) return;
+  store_.save(world_, meta(), model_.state()).value();
+  store_.retain(world_, run_.checkpoint.keep_latest).value();
+  saved_step_ = step_;
+}
+
+Trainer::Stop Trainer::agreed_stop() {
+  const double budget = run_.train.time_budget_seconds;
+  auto stop = Stop::kNone;
+  if (budget > 0 && shared_.clock.seconds() - shared_.started > budget) stop = Stop::kBudget;
+  if (shared_.signals.received() != 0) stop = Stop::kSignal;
+  auto wanted = static_cast<std::int64_t>(stop);
+  world_.all_reduce({&wanted, 1, DType::kI64}, ReduceOp::kMax).wait_host();
+  return static_cast<Stop>(wanted);
+}
+
+int Trainer::stop_early(Stop stop) {
+  save();
+  say(fmt::format("stopped at step {} of {} {}; {}", step_, run_.train.steps,
+                  stop == Stop::kSignal ? "after a signal" : "as the time budget is spent",
+                  run_.checkpoint.mode == "off" ? "nothing was saved (checkpoint.mode = \"off\")"
+                                                : "saved: run the same command to go on"));
+  return static_cast<int>(ErrorKind::kInterrupted);
+}
+
+int Trainer::train() {
+  while (step_ < run_.train.steps) {
+    one_step();
+    const bool last = step_ == run_.train.steps;
+    if (last || due(run_.train.eval_interval)) evaluate();
+    if (last || due(run_.checkpoint.save_interval)) save();
+    const Stop stop = agreed_stop();
+    if (stop != Stop::kNone && !last) return stop_early(stop);
+  }
+  return 0;
+}
+
+}  // namespace fourfold

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <optional>
+
+#include "base/clock.h"
+#include "ckpt/store.h"
+#include "data/sampler.h"
+#include "train/rank_model.h"
+#include "train/run_output.h"
+#include "train/signals.h"
+
+namespace fourfold {
+
+/// What all ranks of a process share while training.
+struct TrainerShared {
+  const RunSpec& run;
+  const SignalWatch& signals;
+  const Clock& clock;
+  double started = 0;           ///< When the command began, on the clock.
+  RunOutput* output = nullptr;  ///< For rank 0; null in processes that do not hold it.
+};
+
+/// The training loop of one rank: resume, step, evaluate, save, stop.
+class Trainer {
+ public:
+  /// Collective over `world`.
+  Trainer(const TrainerShared& shared, Communicator& world);
+
+  /// Trains to the end of the run and returns 0, or saves and returns 75 after a signal or when the
+  /// time budget is spent. Collective.
+  int train();
+
+ private:
+  enum class Stop : std::int64_t { kNone = 0, kBudget = 1, kSignal = 2 };
+
+  void resume();
+  void one_step();
+  void evaluate();
+  void save();
+  bool due(std::int64_t interval) const;
+  /// What any rank wants, agreed by all.
+  Stop agreed_stop();
+  int stop_early(Stop stop);
+  CheckpointMeta meta() const;
+  /// Rank 0's output, null on the others.
+  RunOutput* output() { return world_.rank() == 0 ? shared_.output : nullptr; }
+  void say(const std::string& text);
+
+  const TrainerShared& shared_;
+  const RunSpec& run_;
+  Communicator& world_;
+  RankModel model_;
+  Sampler train_;
+  std::optional<Sampler> valid_;
+  PosixFs fs_;
+  CheckpointStore store_;
+  double peak_flops_;
+  std::int64_t step_ = 0;  ///< Steps done.
+  std::int64_t next_sample_ = 0;
+  std::int64_t tokens_ = 0;
+  std::int64_t saved_step_ = -1;
+  std::int64_t evaluated_step_ = -1;
+};
+
+}  // namespace fourfold

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "train/verify_reference.h"
+
+namespace fourfold {
+
+/// How far a grid may be from one rank (design: "What the same means", across grids). Differences
+/// of gradients are relative L2 norms, over the whole model and for the worst single tensor, whose
+/// denominator is at least 1e-3 of the model's norm.
+struct VerifyTolerance {
+  double loss = 1e-5;
+  double gradient = 1e-5;
+  double tensor = 1e-4;
+};
+/// fp32 as the design has it; bf16 rounds about 2^-8 at every product, so only gross errors show.
+VerifyTolerance verify_tolerance(Precision precision);
+
+/// What was found on one grid; the same on every rank.
+struct VerifyResult {
+  bool initial_weights_equal = true;  ///< Bit by bit.
+  double loss_difference = 0;         ///< Largest of the free run and of the steps compared.
+  double gradient_difference = 0;
+  double tensor_difference = 0;
+  std::string worst_tensor;
+  /// CRC-32C over losses and gradients of the compared steps in rank order: equal bits, equal hash,
+  /// whatever the backend.
+  std::uint32_t hash = 0;
+
+  bool passes(const VerifyTolerance& tolerance) const;
+};
+
+/// Runs on the grid of `run`: a free run from the same start, and each step alone from the state
+/// that one rank had before it. Collective over `world`.
+VerifyResult verify_grid(const RunSpec& run, Communicator& world, const VerifyReference& reference,
+                         const SampleReader& samples);
+
+}  // namespace fourfold
