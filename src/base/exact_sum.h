@@ -38,6 +38,7 @@ class ExactSum {
 
  private:
   std::array<std::int64_t, kWords> words_{};
+  std::int32_t pending_ = 0;  // Calls of add() since the last carry.
 };
 
 }  // namespace fourfold

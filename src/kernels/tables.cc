@@ -1,0 +1,75 @@
+#include <string>
+
+#include "kernels/vector/tables.h"
+
+namespace at {
+// Of ATen/Version.h, whose other includes cost seconds.
+std::string get_cpu_capability();
+}  // namespace at
+
+namespace fourfold::kernels {
+
+// One fill() per vector source and capability.
+#define FF_DECLARE_FILLS(capability)            \
+  namespace capability {                        \
+  void fill(ForBoth<NormTable>& table);         \
+  void fill(ForBoth<ActivationTable>& table);   \
+  void fill(ForBoth<DropoutTable>& table);      \
+  void fill(ForBoth<ElementwiseTable>& table);  \
+  void fill(CastTable& table);                  \
+  void fill(ForBoth<CrossEntropyTable>& table); \
+  void fill(OptimizerTable& table);             \
+  void fill(ForBoth<ExactSumTable>& table);     \
+  void fill(RandomTable& table);                \
+  void fill(ForBoth<AttentionTable>& table);    \
+  inline KernelTables build() {                 \
+    KernelTables tables;                        \
+    fill(tables.norm);                          \
+    fill(tables.activation);                    \
+    fill(tables.dropout);                       \
+    fill(tables.elementwise);                   \
+    fill(tables.cast);                          \
+    fill(tables.cross_entropy);                 \
+    fill(tables.optimizer);                     \
+    fill(tables.exact_sum);                     \
+    fill(tables.random);                        \
+    fill(tables.attention);                     \
+    return tables;                              \
+  }                                             \
+  }  // namespace capability
+
+FF_DECLARE_FILLS(DEFAULT)
+#if defined(__x86_64__)
+FF_DECLARE_FILLS(AVX2)
+FF_DECLARE_FILLS(AVX512)
+#endif
+
+const KernelTables* tables_of(Capability capability) {
+#if defined(__x86_64__)
+  if (capability == Capability::kAvx512) {
+    static const KernelTables avx512 = AVX512::build();
+    const bool runs = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    return runs ? &avx512 : nullptr;
+  }
+  if (capability == Capability::kAvx2) {
+    static const KernelTables avx2 = AVX2::build();
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &avx2 : nullptr;
+  }
+#endif
+  static const KernelTables portable = DEFAULT::build();
+  return capability == Capability::kDefault ? &portable : nullptr;
+}
+
+const KernelTables& tables() {
+  static const KernelTables* const chosen = [] {
+    const std::string name = at::get_cpu_capability();
+    const KernelTables* best = nullptr;
+    if (name == "AVX512") best = tables_of(Capability::kAvx512);
+    if (best == nullptr && name.starts_with("AVX")) best = tables_of(Capability::kAvx2);
+    return best != nullptr ? best : tables_of(Capability::kDefault);
+  }();
+  return *chosen;
+}
+
+}  // namespace fourfold::kernels
