@@ -84,7 +84,7 @@ std::optional<Error> CheckpointStore::load_one(Communicator& world, std::span<St
   }
   loaded.meta = std::move(manifest.meta);
   loaded.meta.config_toml = std::move(config);
-  loaded.id = manifest.id;
+  loaded.id = CheckpointId::parse(name).value_or(manifest.id);
   return std::nullopt;
 }
 

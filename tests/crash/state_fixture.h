@@ -1,0 +1,150 @@
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/crc32c.h"
+#include "base/philox.h"
+#include "ckpt/state.h"
+#include "layout/tensor_layout.h"
+
+namespace fourfold {
+
+/// A parameter of the state that checkpoint tests save.
+struct TestParameter {
+  std::string name;
+  TensorLayout layout;
+  TensorClass cls = TensorClass::kDense;
+};
+
+/// Shapes that divide by nothing, each kind of split, one tensor large enough to be cut among its
+/// replicas, and one that has more ranks than rows.
+inline std::vector<TestParameter> test_parameters() {
+  const DimSplit x{{Axis::kX}, 0}, y{{Axis::kY}, 0}, whole{{}, 0}, xy{{Axis::kX, Axis::kY}, 0};
+  return {
+      {"embed.weight", {{11, 6}, {x, y}}},
+      {"layers.0.q.weight", {{7, 5}, {x, y}}},
+      {"layers.0.o.weight", {{5, 7}, {y, x}}},
+      {"layers.0.q.bias", {{7}, {x}}},
+      {"layers.0.norm.weight", {{5}, {y}}},
+      {"layers.0.shared.weight", {{3}, {whole}}},
+      {"layers.0.router.weight", {{4, 5}, {whole, y}}, TensorClass::kRouter},
+      {"head.weight", {{13, 6}, {xy, whole}}},
+      {"large.weight", {{301, 67}, {whole, whole}}},
+      {"large.cut.weight", {{203, 97}, {x, whole}}},
+      {"cube", {{3, 4, 5}, {x, whole, y}}},
+  };
+}
+
+/// The element of a tensor at a flat global index: any bits, the same on every grid.
+inline std::uint64_t test_bits(const std::string& key, std::int64_t index, int version) {
+  const auto bits =
+      philox4x32({static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
+                  static_cast<std::uint32_t>(version), crc32c(key.data(), key.size())},
+                 {1, 2});
+  return (static_cast<std::uint64_t>(bits[0]) << 32) | bits[1];
+}
+
+/// The state of one rank of a grid: bf16 weights, fp32 masters and moments, a counter.
+class TestState {
+ public:
+  TestState(GridShape shape, int rank, bool zero) : grid_(shape) {
+    const Coords at = grid_.coords(WorldRank(rank));
+    for (const TestParameter& p : test_parameters()) {
+      const int replicas = p.layout.replicas(grid_), replica = p.layout.replica(grid_, at);
+      for (const char* kind : {kKindWeight, kKindMaster, kKindExpAvg, kKindExpAvgSq}) {
+        const bool weight = kind == std::string(kKindWeight), cut = zero && !weight;
+        StateTensor t;
+        t.name = p.name;
+        t.kind = kind;
+        t.dtype = weight ? DType::kBF16 : DType::kF32;
+        t.cls = p.cls;
+        t.shape = p.layout.shape;
+        t.region = p.layout.updated(grid_, at, cut);
+        t.replicas = cut ? replicas : replicas * shape.data;
+        t.replica = cut ? replica : replica * shape.data + at.data;
+        t.replica_set = p.layout.split_axes().bits() + (cut ? 16 : 0);
+        add(std::move(t));
+      }
+    }
+    StateTensor counter;  // A scalar: no dims, held by everybody.
+    counter.name = "tokens";
+    counter.kind = "counter";
+    counter.dtype = DType::kI64;
+    counter.cls = TensorClass::kState;
+    counter.replica = rank;
+    counter.replicas = grid_.size();
+    add(std::move(counter));
+  }
+
+  std::vector<StateTensor>& tensors() { return tensors_; }
+
+  void fill(int version) {
+    each_element([&](const StateTensor& t, std::int64_t index, char* at) {
+      const std::uint64_t bits = test_bits(t.key(), index, version);
+      std::memcpy(at, &bits, static_cast<std::size_t>(dtype_size(t.dtype)));
+    });
+  }
+  void clear() {
+    for (auto& bytes : storage_) std::fill(bytes->begin(), bytes->end(), char{0x55});
+  }
+  /// The first element that is not that version's, for a message; empty if none.
+  std::string difference(int version) {
+    std::string found;
+    each_element([&](const StateTensor& t, std::int64_t index, char* at) {
+      const std::uint64_t bits = test_bits(t.key(), index, version);
+      if (found.empty() && std::memcmp(at, &bits, static_cast<std::size_t>(dtype_size(t.dtype)))) {
+        found = t.key() + " at " + std::to_string(index);
+      }
+    });
+    return found;
+  }
+
+ private:
+  void add(StateTensor t) {
+    const auto bytes = static_cast<std::size_t>(t.region.elements() * dtype_size(t.dtype));
+    storage_.push_back(std::make_unique<std::vector<char>>(bytes));
+    t.data = storage_.back()->data();
+    tensors_.push_back(std::move(t));
+  }
+
+  template <class Visit>
+  void each_element(Visit visit) {
+    for (const StateTensor& t : tensors_) {
+      const auto local = t.region.shape();
+      for (std::int64_t i = 0, n = t.region.elements(); i < n; ++i) {
+        std::int64_t rest = i, index = 0, stride = 1;
+        for (std::size_t d = local.size(); d > 0; --d) {
+          index += stride * (t.region.dims[d - 1].begin + rest % local[d - 1]);
+          rest /= local[d - 1];
+          stride *= t.shape[d - 1];
+        }
+        visit(t, index, static_cast<char*>(t.data) + i * dtype_size(t.dtype));
+      }
+    }
+  }
+
+  Grid grid_;
+  std::vector<StateTensor> tensors_;
+  std::vector<std::unique_ptr<std::vector<char>>> storage_;
+};
+
+inline CheckpointMeta test_meta(std::int64_t step, GridShape grid = {}, int zero = 0) {
+  CheckpointMeta meta;
+  meta.step = Step(step);
+  meta.run_id = "run-1";
+  meta.model = "test model";
+  meta.model_hash = "abc";
+  meta.grid = grid;
+  meta.zero = zero;
+  meta.seed = 0xfedcba9876543210u;
+  meta.next_sample = step * 32;
+  meta.intra_op_threads = 2;
+  meta.scalars = {{"lr", "6e-4"}, {"tokens", "12"}};
+  meta.config_toml = "[run]\nseed = 1234\n";
+  return meta;
+}
+
+}  // namespace fourfold
