@@ -1,0 +1,53 @@
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "comm/call_communicator.h"
+#include "comm/transport.h"
+
+namespace fourfold {
+
+/// What all communicators of one rank share that are made of messages. Once an operation has
+/// failed, messages may be on their way that nobody takes, so nothing works any more: every later
+/// operation gives the first failure.
+class MessageWorld {
+ public:
+  MessageWorld(std::unique_ptr<Transport> transport, std::shared_ptr<RankContext> context);
+
+  Transport& transport() { return *transport_; }
+  const CommOptions& options() const { return context_->options; }
+  const std::shared_ptr<RankContext>& context() const { return context_; }
+  /// Turns of spinning before a wait lets go of its core: none where ranks exceed cores.
+  int spins() const { return spins_; }
+
+  /// A number for a group, the same on all its members; differs between groups that this rank makes
+  /// of the same ranks and name.
+  std::uint64_t new_context(const std::vector<int>& members, const std::string& name);
+
+  /// Records the first failure and tells the other ranks, unless it came from them.
+  void fail(int rank, const std::string& reason, bool tell) noexcept;
+  /// Throws the failure, of this rank or a peer that has told, as one of `call`.
+  void throw_if_failed(const Call& call, const std::string& group);
+  bool failed() const { return failed_.load(); }
+  /// Keeps memory that abandoned messages may still use.
+  void bury(std::vector<std::byte> memory);
+
+ private:
+  const std::shared_ptr<RankContext> context_;
+  const int spins_;
+  std::atomic<bool> failed_{false};
+  std::mutex mutex_;
+  int failed_rank_ = -1;
+  std::string reason_;
+  std::map<std::pair<std::vector<int>, std::string>, std::uint64_t> times_made_;
+  std::deque<std::vector<std::byte>> buried_;
+  std::unique_ptr<Transport> transport_;  ///< Last: it ends before what its messages may use.
+};
+
+}  // namespace fourfold
