@@ -28,6 +28,15 @@ foreach(source IN LISTS vector_sources)
   endforeach()
 endforeach()
 
-# at::parallel_for runs serially in a file that is compiled without OpenMP.
+# at::parallel_for runs serially in a file that is compiled without OpenMP. Such a file must use the
+# OpenMP library that LibTorch uses: the one in its own folder where there is one.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/src/kernels/parallel.cc PROPERTIES
   COMPILE_OPTIONS -fopenmp)
+file(GLOB torch_gomp ${TORCH_ROOT}/lib/libgomp*.so*)
+if(torch_gomp)
+  list(GET torch_gomp 0 torch_gomp)
+  target_link_libraries(torch_plain INTERFACE ${torch_gomp})
+else()
+  find_package(OpenMP REQUIRED COMPONENTS CXX)
+  target_link_libraries(torch_plain INTERFACE ${OpenMP_CXX_LIBRARIES})
+endif()
