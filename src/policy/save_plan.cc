@@ -38,10 +38,14 @@ void spread(std::span<const SaveItem> items, std::vector<std::size_t> set,
   std::stable_sort(set.begin(), set.end(), [&](std::size_t a, std::size_t b) {
     return bytes_of(items[a]) > bytes_of(items[b]);
   });
-  std::vector<std::int64_t> load(static_cast<std::size_t>(items[set.front()].replicas));
+  const int replicas = items[set.front()].replicas;
+  // Sets begin at different holders, or the first rank would get the largest item of each.
+  const int turn =
+      static_cast<int>(hash_of(items[set.front()]) % static_cast<std::uint32_t>(replicas));
+  std::vector<std::int64_t> load(static_cast<std::size_t>(replicas));
   for (std::size_t i : set) {
     const auto least = std::min_element(load.begin(), load.end());
-    writer[i] = static_cast<int>(least - load.begin());
+    writer[i] = (static_cast<int>(least - load.begin()) + turn) % replicas;
     *least += bytes_of(items[i]);
   }
 }

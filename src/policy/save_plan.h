@@ -27,7 +27,7 @@ struct SavePiece {
 
 /// Regions of at least this many bytes are cut by rows among their holders; smaller ones go whole
 /// to one of them.
-inline constexpr std::int64_t kSaveSplitBytes = 64 * 1024;
+inline constexpr std::int64_t kSaveSplitBytes = 16 * 1024;
 
 /// What one rank writes, so that the holders of a region together write each row of it once. Each
 /// rank plans from its own list, without a word to the others: the holders of a region come to the

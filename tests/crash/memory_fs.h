@@ -54,7 +54,9 @@ class MemoryFs final : public Fs {
 
   /// Changes one byte of a file as it lies on the disk.
   void flip(const std::string& path, std::size_t offset, unsigned char mask = 1) {
-    inode_at(path)->data[offset] ^= static_cast<char>(mask);
+    const Node inode = inode_at(path);
+    inode->data[offset] ^= static_cast<char>(mask);
+    if (offset < inode->synced.size()) inode->synced[offset] ^= static_cast<char>(mask);
   }
   std::string& content(const std::string& path) { return inode_at(path)->data; }
   std::vector<std::string> files() const {

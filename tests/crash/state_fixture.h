@@ -20,12 +20,14 @@ struct TestParameter {
 };
 
 /// Shapes that divide by nothing, each kind of split, one tensor large enough to be cut among its
-/// replicas, and one that has more ranks than rows.
-inline std::vector<TestParameter> test_parameters() {
+/// replicas, one that has more ranks than rows, and one whose parts neighbouring ranks share.
+inline std::vector<TestParameter> test_parameters(const GridShape& grid) {
+  const DimSplit shared{{Axis::kX}, grid.x % 2 == 0 ? grid.x / 2 : 1};
   const DimSplit x{{Axis::kX}, 0}, y{{Axis::kY}, 0}, whole{{}, 0}, xy{{Axis::kX, Axis::kY}, 0};
   return {
       {"embed.weight", {{11, 6}, {x, y}}},
       {"layers.0.q.weight", {{7, 5}, {x, y}}},
+      {"layers.0.k.weight", {{6, 5}, {shared, y}}},
       {"layers.0.o.weight", {{5, 7}, {y, x}}},
       {"layers.0.q.bias", {{7}, {x}}},
       {"layers.0.norm.weight", {{5}, {y}}},
@@ -50,9 +52,11 @@ inline std::uint64_t test_bits(const std::string& key, std::int64_t index, int v
 /// The state of one rank of a grid: bf16 weights, fp32 masters and moments, a counter.
 class TestState {
  public:
-  TestState(GridShape shape, int rank, bool zero) : grid_(shape) {
+  /// Without the large tensors it is a few KB: for tests that save thousands of times.
+  TestState(GridShape shape, int rank, bool zero, bool large = true) : grid_(shape) {
     const Coords at = grid_.coords(WorldRank(rank));
-    for (const TestParameter& p : test_parameters()) {
+    for (const TestParameter& p : test_parameters(shape)) {
+      if (!large && p.name.starts_with("large")) continue;
       const int replicas = p.layout.replicas(grid_), replica = p.layout.replica(grid_, at);
       for (const char* kind : {kKindWeight, kKindMaster, kKindExpAvg, kKindExpAvgSq}) {
         const bool weight = kind == std::string(kKindWeight), cut = zero && !weight;
