@@ -10,6 +10,9 @@
 namespace fourfold {
 namespace {
 
+/// Searched again with what follows: a cut is decided by what stands around it.
+constexpr std::size_t kOverlapBytes = 256;
+
 /// The last place at or before `size` between two characters.
 std::size_t character_cut(std::string_view text, std::size_t size) {
   constexpr std::size_t kMaxCharacter = 4;
@@ -47,25 +50,23 @@ void parallel_for(std::size_t count, int threads, const std::function<void(std::
 void TextBatcher::add(const TextPiece& piece) {
   carry_ += piece.text;
   while (carry_.size() > kPieceBytes + 1) {
-    const std::size_t cut = find_cut_(carry_, kPieceBytes);
-    if (cut > 0) {
-      cut_off(cut);
-    } else if (carry_.size() <= kMaxPieceBytes) {
-      const std::size_t later = find_cut_(carry_, carry_.size() - 1);
-      if (later == 0) break;
-      cut_off(later);
-    } else {
-      cut_off(character_cut(carry_, kMaxPieceBytes));
+    std::size_t cut = find_cut_(carry_, kPieceBytes);
+    if (cut == 0) {  // Then the last one of what has not been searched yet.
+      const std::string_view rest = std::string_view(carry_).substr(searched_);
+      cut = find_cut_(rest, rest.size() - 1);
+      if (cut > 0) cut += searched_;
+      searched_ = carry_.size() - std::min(carry_.size(), kOverlapBytes);
     }
+    if (cut == 0 && carry_.size() > kMaxPieceBytes) cut = character_cut(carry_, kMaxPieceBytes);
+    if (cut == 0) break;
+    push({carry_.substr(0, cut), /*ends_document=*/false});
+    carry_.erase(0, cut);
+    searched_ = 0;
   }
   if (piece.ends_document) {
     push({std::exchange(carry_, {}), /*ends_document=*/true});
+    searched_ = 0;
   }
-}
-
-void TextBatcher::cut_off(std::size_t size) {
-  push({carry_.substr(0, size), /*ends_document=*/false});
-  carry_.erase(0, size);
 }
 
 void TextBatcher::push(TextPiece piece) {

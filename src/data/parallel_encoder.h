@@ -36,12 +36,12 @@ class TextBatcher {
   void flush();
 
  private:
-  void cut_off(std::size_t size);
   void push(TextPiece piece);
 
   FindCut find_cut_;
   std::function<void(Batch&)> sink_;
   std::string carry_;
+  std::size_t searched_ = 0;  ///< Bytes of carry_ known to hold no cut.
   Batch batch_;
   std::size_t batch_bytes_ = 0;
 };

@@ -27,11 +27,26 @@ std::string pcre_pattern(TokenizerPattern pattern) {
 #undef FF_SPACE
 }
 
+pcre2_code* compile(const std::string& regex) {
+  int error = 0;
+  PCRE2_SIZE offset = 0;
+  pcre2_code* code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(regex.data()), regex.size(),
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &error, &offset, nullptr);
+  FF_CHECK(code != nullptr, "PCRE2 error {} at {} of {}", error, offset, regex);
+  pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // Without it the pattern is interpreted.
+  return code;
+}
+
 }  // namespace
 
 struct Pretokenizer::Code {
-  pcre2_code* code = nullptr;
-  ~Code() { pcre2_code_free(code); }
+  pcre2_code* words = nullptr;
+  pcre2_code* word_character = nullptr;
+  ~Code() {
+    pcre2_code_free(words);
+    pcre2_code_free(word_character);
+  }
 };
 
 struct WordScanner::Match {
@@ -46,21 +61,36 @@ struct WordScanner::Match {
 };
 
 Pretokenizer::Pretokenizer(TokenizerPattern pattern) : code_(std::make_unique<Code>()) {
-  const std::string regex = pcre_pattern(pattern);
-  int error = 0;
-  PCRE2_SIZE offset = 0;
-  code_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(regex.data()), regex.size(),
-                              PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &error, &offset, nullptr);
-  FF_CHECK(code_->code != nullptr, "PCRE2 error {} at {} of {}", error, offset, regex);
-  pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE);  // Without it the pattern is interpreted.
+  code_->words = compile(pcre_pattern(pattern));
+  code_->word_character = compile(R"([\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{200c}\x{200d}])");
 }
 
 Pretokenizer::~Pretokenizer() = default;
 Pretokenizer::Pretokenizer(Pretokenizer&&) noexcept = default;
 Pretokenizer& Pretokenizer::operator=(Pretokenizer&&) noexcept = default;
 
+bool Pretokenizer::is_word_at(std::string_view text, std::size_t at) const {
+  const Utf8Char c = decode_utf8(text, at);
+  if (c.length == 0) return false;
+  pcre2_match_data* match = pcre2_match_data_create(1, nullptr);
+  const int found =
+      pcre2_match(code_->word_character, reinterpret_cast<PCRE2_SPTR>(text.data() + at),
+                  static_cast<PCRE2_SIZE>(c.length), 0, 0, match, nullptr);
+  pcre2_match_data_free(match);
+  return found >= 0;
+}
+
+bool Pretokenizer::is_word_before(std::string_view text, std::size_t at) const {
+  std::size_t begin = at;
+  while (begin > 0 && at - begin < 4) {
+    --begin;
+    if ((static_cast<unsigned char>(text[begin]) & 0xC0) != 0x80) break;
+  }
+  return begin < at && is_word_at(text, begin);
+}
+
 WordScanner::WordScanner(const Pretokenizer& pretokenizer)
-    : pretokenizer_(&pretokenizer), match_(std::make_unique<Match>()) {
+    : code_(pretokenizer.code_.get()), match_(std::make_unique<Match>()) {
   constexpr std::size_t kStackBytes = 32 << 10, kMaxStackBytes = 8 << 20;
   match_->data = pcre2_match_data_create(1, nullptr);
   match_->context = pcre2_match_context_create(nullptr);
@@ -73,9 +103,8 @@ WordScanner::~WordScanner() = default;
 WordScanner::WordScanner(WordScanner&&) noexcept = default;
 
 std::size_t WordScanner::word_end(std::string_view text, std::size_t at) {
-  const int found =
-      pcre2_match(pretokenizer_->code_->code, reinterpret_cast<PCRE2_SPTR>(text.data()),
-                  text.size(), at, PCRE2_NO_UTF_CHECK, match_->data, match_->context);
+  const int found = pcre2_match(code_->words, reinterpret_cast<PCRE2_SPTR>(text.data()),
+                                text.size(), at, PCRE2_NO_UTF_CHECK, match_->data, match_->context);
   const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(match_->data);
   FF_CHECK(found >= 0 && bounds[0] == at && bounds[1] > at, "PCRE2 error {} at byte {} of {}",
            found, at, text.size());

@@ -18,6 +18,10 @@ class Pretokenizer {
   Pretokenizer(Pretokenizer&&) noexcept;
   Pretokenizer& operator=(Pretokenizer&&) noexcept;
 
+  /// Whether a letter, mark, digit or joining mark (the class \w) stands before or at the byte.
+  bool is_word_before(std::string_view text, std::size_t at) const;
+  bool is_word_at(std::string_view text, std::size_t at) const;
+
  private:
   friend class WordScanner;
   struct Code;
@@ -26,7 +30,7 @@ class Pretokenizer {
 
 class WordScanner {
  public:
-  /// The pretokenizer must outlive the scanner.
+  /// The pretokenizer, or what it was moved to, must outlive the scanner.
   explicit WordScanner(const Pretokenizer& pretokenizer);
   ~WordScanner();
   WordScanner(WordScanner&&) noexcept;
@@ -54,7 +58,7 @@ class WordScanner {
   /// The end of the word of valid UTF-8 that begins at byte `at`.
   std::size_t word_end(std::string_view text, std::size_t at);
 
-  const Pretokenizer* pretokenizer_;
+  const Pretokenizer::Code* code_;
   struct Match;
   std::unique_ptr<Match> match_;
 };

@@ -102,12 +102,22 @@ bool TextReader::next_json(TextPiece& piece) {
   }
 }
 
-TextTotals count_text(const std::vector<std::string>& files, const std::string& json_field) {
-  TextReader reader(files, json_field);
+TextTotals count_text(const std::vector<std::string>& files, const std::string& json_field,
+                      std::int64_t enough_documents) {
   TextTotals totals;
-  for (TextPiece piece; reader.next(piece);) {
-    totals.documents += piece.ends_document ? 1 : 0;
-    totals.bytes += static_cast<std::int64_t>(piece.text.size());
+  for (const std::string& file : files) {
+    TextReader reader({file}, json_field);
+    reader.open_next();
+    if (!reader.is_json_) {
+      totals.documents += 1;
+      totals.bytes += static_cast<std::int64_t>(reader.size_);
+    }
+    for (TextPiece piece; reader.is_json_ && reader.next(piece);) {
+      totals.documents += 1;
+      totals.bytes += static_cast<std::int64_t>(piece.text.size());
+      if (totals.documents >= enough_documents) break;
+    }
+    if (totals.documents >= enough_documents) break;
   }
   return totals;
 }

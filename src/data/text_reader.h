@@ -16,6 +16,12 @@ struct TextPiece {
   bool ends_document = false;
 };
 
+/// What a pass over the files tells: how to split them.
+struct TextTotals {
+  std::int64_t documents = 0;
+  std::int64_t bytes = 0;
+};
+
 /// Reads documents from files in a stream: a .jsonl file (or .ndjson) has one per line, in a string
 /// member of an object; any other file is one. Empty documents are left out. Memory is bounded by
 /// the piece, or by the longest JSON line (at most kMaxLineBytes). Failures throw Error: a missing,
@@ -31,6 +37,7 @@ class TextReader {
   bool next(TextPiece& piece);
 
  private:
+  friend TextTotals count_text(const std::vector<std::string>&, const std::string&, std::int64_t);
   void open_next();
   bool next_text(TextPiece& piece);
   bool next_json(TextPiece& piece);
@@ -49,13 +56,9 @@ class TextReader {
   std::int64_t line_ = 0;
 };
 
-/// What a pass over the files tells: how to split them.
-struct TextTotals {
-  std::int64_t documents = 0;
-  std::int64_t bytes = 0;
-};
-
-/// Reads all documents and counts them.
-TextTotals count_text(const std::vector<std::string>& files, const std::string& json_field);
+/// Counts documents and their bytes; stops when there are `enough_documents`. Of text files only
+/// the size is looked at.
+TextTotals count_text(const std::vector<std::string>& files, const std::string& json_field,
+                      std::int64_t enough_documents);
 
 }  // namespace fourfold

@@ -16,13 +16,6 @@ std::uint64_t pair_key(std::int32_t left, std::int32_t right) {
          static_cast<std::uint32_t>(right);
 }
 
-bool is_word_byte(std::string_view text, std::size_t at) {
-  const auto c = static_cast<unsigned char>(text[at]);
-  // Beyond ASCII, whatever is no white space counts as part of a word.
-  return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || c == '_' ||
-         c >= 0x80;
-}
-
 std::size_t skip_white_space(std::string_view text, std::size_t at) {
   for (;;) {
     const Utf8Char c = decode_utf8(text, at);
@@ -115,8 +108,8 @@ Tokenizer::Found Tokenizer::find_added(std::string_view text, std::size_t from,
       const AddedToken& token = model_.added[i];
       if (token.normalized != normalized || !text.substr(at).starts_with(token.content)) continue;
       std::size_t end = at + token.content.size();
-      if (token.single_word && ((at > 0 && is_word_byte(text, at - 1)) ||
-                                (end < text.size() && is_word_byte(text, end)))) {
+      if (token.single_word &&
+          (pretokenizer_.is_word_before(text, at) || pretokenizer_.is_word_at(text, end))) {
         at = end - 1;  // As the reference does: what is refused is stepped over.
         break;
       }

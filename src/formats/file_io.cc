@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 namespace fourfold {
@@ -116,6 +118,14 @@ Result<std::string> read_text_file(const std::string& path, std::uint64_t limit)
   auto done = read_exactly(file.value(), path, 0, std::as_writable_bytes(std::span(text)));
   if (!done) return done.error();
   return text;
+}
+
+void make_parent_folders(const std::string& path) {
+  const auto parent = std::filesystem::path(path).parent_path();
+  if (parent.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(parent, error);
+  if (error) throw file_error(parent.string(), "cannot create the folder", error.value());
 }
 
 Result<MappedFile> MappedFile::open(const std::string& path) {

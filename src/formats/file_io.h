@@ -44,6 +44,9 @@ Status read_exactly(const FileHandle& file, const std::string& path, std::uint64
 /// A whole file as text; an Error where it is larger than `limit` bytes.
 Result<std::string> read_text_file(const std::string& path, std::uint64_t limit);
 
+/// Makes the folders that PATH lies in, as far as they are missing. Throws Error.
+void make_parent_folders(const std::string& path);
+
 /// A whole file mapped read-only; unmapped with its owner. A file of 0 bytes maps to an empty span.
 class MappedFile {
  public:
