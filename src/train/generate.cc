@@ -37,7 +37,7 @@ class Generator {
       t.data = p->master.mutable_data_ptr();
     }
     CheckpointStore store(fs, found.dir);
-    load_step(store, found, world, state);
+    store.load(world, found.folder, state).value();
     model_.refresh_vectors();
   }
 
@@ -66,13 +66,6 @@ class Generator {
   }
 
  private:
-  static void load_step(CheckpointStore& store, const CheckpointPath& found, Communicator& world,
-                        std::vector<StateTensor>& state) {
-    std::optional<Step> step;
-    if (!found.folder.empty()) step = CheckpointId::parse(found.folder)->step;
-    store.load(world, step, state).value();
-  }
-
   static MicroBatch batch_of(std::span<const std::int64_t> tokens) {
     MicroBatch batch;
     batch.seq = static_cast<std::int64_t>(tokens.size());

@@ -16,9 +16,13 @@ struct Launch {
   bool speaks = true;
 };
 
+/// Whether this process is a rank of mpirun or srun, by comm.backend and the environment. For
+/// thread ranks the number is left at 1. Throws Error of kind kUsage.
+Launch find_launch(const CommSpec& comm);
+
 /// Chooses by comm.backend, the environment and the grid, and fills an open axis of the grid:
 /// `requested` ranks, else those of mpirun or srun, else what the grid says, else the cores.
-/// Errors are kUsage.
+/// Throws Error of kind kUsage.
 Launch choose_launch(RunSpec& run, int requested);
 
 /// Calls `rank_main` for each rank that this process holds, on a thread of its own, with its world

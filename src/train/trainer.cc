@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/crc32c.h"
@@ -36,9 +37,11 @@ std::int64_t read_scalar(const CheckpointMeta& meta, const char* name, std::int6
   return otherwise;
 }
 
-SampleReader reader_of(const Sampler& sampler) {
-  return [&sampler](std::int64_t sample, std::int64_t* inputs, std::int64_t* targets) {
-    sampler.fill(sample, inputs, targets);
+/// A Sampler or WindowReader as the model reads samples.
+template <class Source>
+SampleReader reader_of(const Source& source) {
+  return [&source](std::int64_t sample, std::int64_t* inputs, std::int64_t* targets) {
+    source.fill(sample, inputs, targets);
   };
 }
 
@@ -49,8 +52,6 @@ Trainer::Trainer(const TrainerShared& shared, Communicator& world)
       run_(shared.run),
       world_(world),
       model_(run_, world),
-      train_(open_sampler(run_)),
-      valid_(open_validation(run_)),
       store_(fs_, run_.dir + "/checkpoints",
              world.rank() == 0 && shared.output ? shared.output->log() : Log()),
       peak_flops_(measure_peak_flops(model_.context().compute, world)) {
@@ -104,7 +105,7 @@ void Trainer::one_step() {
   world_.set_step(Step(step_));
   fault_point("step", world_.rank(), step_ + 1);
   const double begin = shared_.clock.seconds();
-  const StepResult result = model_.train_step(step_, next_sample_, reader_of(train_));
+  const StepResult result = model_.train_step(step_, next_sample_, reader_of(shared_.train));
   const double seconds = shared_.clock.seconds() - begin;
   const std::int64_t step_tokens = run_.train.global_batch * run_.train.seq_len;
   ++step_;
@@ -127,15 +128,12 @@ void Trainer::one_step() {
 }
 
 void Trainer::evaluate() {
-  if (!valid_ || evaluated_step_ == step_) return;
+  if (!shared_.valid || evaluated_step_ == step_) return;
   const std::int64_t per_batch =
       run_.train.micro_batch * run_.parallel.grid.z * run_.parallel.grid.data;
-  std::int64_t samples = valid_->windows();
+  std::int64_t samples = shared_.valid->windows();
   if (run_.train.eval_batches > 0) samples = std::min(samples, run_.train.eval_batches * per_batch);
-  const double loss =
-      model_.evaluate(samples, [&](std::int64_t i, std::int64_t* inputs, std::int64_t* targets) {
-        valid_->fill_in_order(i, inputs, targets);
-      });
+  const double loss = model_.evaluate(samples, reader_of(*shared_.valid));
   evaluated_step_ = step_;
   if (RunOutput* out = output()) out->validation({step_, loss, tokens_});
 }

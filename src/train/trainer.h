@@ -1,7 +1,5 @@
 #pragma once
 
-#include <optional>
-
 #include "base/clock.h"
 #include "ckpt/store.h"
 #include "data/sampler.h"
@@ -14,6 +12,8 @@ namespace fourfold {
 /// What all ranks of a process share while training.
 struct TrainerShared {
   const RunSpec& run;
+  const Sampler& train;
+  const WindowReader* valid;  ///< Null: no evaluation.
   const SignalWatch& signals;
   const Clock& clock;
   double started = 0;           ///< When the command began, on the clock.
@@ -50,8 +50,6 @@ class Trainer {
   const RunSpec& run_;
   Communicator& world_;
   RankModel model_;
-  Sampler train_;
-  std::optional<Sampler> valid_;
   PosixFs fs_;
   CheckpointStore store_;
   double peak_flops_;

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdio>
 #include <optional>
+#include <vector>
 
 #include "device/intra_op_threads.h"
 #include "spec/run_config.h"
@@ -78,46 +79,71 @@ class VerifyPrinter {
   VerifyTolerance tolerance_;
 };
 
-VerifyResult run_case(const RunSpec& run, const Launch& launch, const VerifyReference& reference,
-                      const SampleReader& samples) {
-  VerifyResult found;
-  run_ranks(launch, comm_options(run.comm), [&](Communicator& world) {
-    const VerifyResult result = verify_grid(run, world, reference, samples);
-    if (world.rank() == 0 || launch.mpi) found = result;
-  });
-  return found;
+struct Case {
+  GridShape grid;
+  int accumulation;
+};
+
+/// What one call of run_ranks verifies: MPI starts once, so all its cases; thread ranks are started
+/// for each case.
+std::vector<std::vector<Case>> batches_of(const std::vector<Case>& cases, bool mpi) {
+  if (mpi) return {cases};
+  std::vector<std::vector<Case>> batches;
+  for (const Case& c : cases) batches.push_back({c});
+  return batches;
+}
+
+/// The cases of the list that can be verified; says why of the others.
+std::vector<Case> possible_cases(const RunSpec& run, const Launch& launch,
+                                 const VerifyPrinter& printer) {
+  std::vector<Case> cases;
+  for (const GridShape& grid : grids_to_verify()) {
+    if (launch.mpi && grid.size() != launch.ranks) continue;
+    for (const int accumulation : kAccumulations) {
+      const auto why = obstacle(run, grid, accumulation);
+      if (!why) {
+        cases.push_back({grid, accumulation});
+      } else if (launch.speaks) {
+        printer.skipped(grid, accumulation, *why);
+      }
+    }
+  }
+  return cases;
 }
 
 }  // namespace
 
 int verify_command(const VerifyOptions& options) {
-  RunSpec run = load_run(options.file, options.overrides).value();
-  const RunSpec one = with_grid(run, GridShape(1, 1, 1, 1), 1);
-  Launch launch = choose_verify_launch(run);
+  const RunSpec run = load_run(options.file, options.overrides).value();
+  const Launch launch = find_launch(run.comm);
   set_intra_op_threads(1);
-  const SampleReader samples = random_samples(one);
-  const VerifyReference reference = make_reference(one, kSteps, samples);
+  const SampleReader samples = random_samples(run);
+  const VerifyReference reference = make_reference(run, kSteps, samples);
   const VerifyTolerance tolerance = verify_tolerance(run.train.precision);
   const VerifyPrinter printer(options.json, tolerance);
   if (launch.speaks) printer.header();
-  int failed = 0, passed = 0;
-  for (const GridShape& grid : grids_to_verify()) {
-    if (launch.mpi && grid.size() != launch.ranks) continue;
-    for (const int accumulation : kAccumulations) {
-      if (const auto why = obstacle(run, grid, accumulation)) {
-        if (launch.speaks) printer.skipped(grid, accumulation, *why);
-        continue;
+  const std::vector<Case> cases = possible_cases(run, launch, printer);
+  int failed = 0;
+  for (const std::vector<Case>& batch : batches_of(cases, launch.mpi)) {
+    Launch ranks = launch;
+    if (!launch.mpi) ranks.ranks = ranks.ranks_on_node = batch.front().grid.size();
+    run_ranks(ranks, comm_options(run.comm), [&](Communicator& world) {
+      for (const Case& c : batch) {
+        const RunSpec spec = with_grid(run, c.grid, c.accumulation);
+        const VerifyResult result = verify_grid(spec, world, reference, samples);
+        if (world.rank() == 0) printer.result(c.grid, c.accumulation, result);
+        if ((launch.mpi || world.rank() == 0) && !result.passes(tolerance)) ++failed;
       }
-      if (!launch.mpi) launch.ranks = launch.ranks_on_node = grid.size();
-      const VerifyResult result =
-          run_case(with_grid(run, grid, accumulation), launch, reference, samples);
-      if (launch.speaks) printer.result(grid, accumulation, result);
-      ++(result.passes(tolerance) ? passed : failed);
-    }
+    });
+  }
+  if (cases.empty()) {
+    throw Error(ErrorKind::kUsage, "no grid of the list can be verified with this run",
+                "1, 2, 3, 4, 6, 8 or 16 ranks, and heads and batch that divide");
   }
   if (launch.speaks && !options.json) {
-    fmt::print("{} of {} within tolerance (loss {:.0e}, gradient {:.0e}, tensor {:.0e})\n", passed,
-               passed + failed, tolerance.loss, tolerance.gradient, tolerance.tensor);
+    fmt::print("{} of {} within tolerance (loss {:.0e}, gradient {:.0e}, tensor {:.0e})\n",
+               static_cast<int>(cases.size()) - failed, cases.size(), tolerance.loss,
+               tolerance.gradient, tolerance.tensor);
   }
   if (failed == 0) return 0;
   throw Error(ErrorKind::kInternal, fmt::format("{} cases differ from one rank", failed),

@@ -1,0 +1,81 @@
+#include "train/launch.h"
+
+#include <c10/core/InferenceMode.h>
+#include <fmt/core.h>
+
+#include "base/env.h"
+#include "comm/mpi_world.h"
+#include "comm/thread_world.h"
+#include "device/intra_op_threads.h"
+#include "spec/run_config.h"
+
+namespace fourfold {
+namespace {
+
+/// How many ranks the launcher put on this node: all of them where it does not say.
+int launched_on_node(int size) {
+  for (const char* name :
+       {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"}) {
+    if (const auto value = env_int(name)) return static_cast<int>(*value);
+  }
+  return size;
+}
+
+}  // namespace
+
+Launch find_launch(const CommSpec& comm) {
+  const std::optional<MpiLaunch> launched = mpi_launch();
+  if (comm.backend == "threads" || (comm.backend == "auto" && !launched)) return {};
+  if (!mpi_available()) {
+    throw Error(ErrorKind::kUsage,
+                launched ? fmt::format("started by {}, but fourfold was built without MPI",
+                                       launched->launcher)
+                         : "comm.backend = \"mpi\", but fourfold was built without MPI",
+                "install an MPI (libopenmpi-dev) and build again, or use thread ranks");
+  }
+  const MpiLaunch here = launched.value_or(MpiLaunch{});
+  return {true, here.size, launched_on_node(here.size), here.rank == 0};
+}
+
+Launch choose_launch(RunSpec& run, int requested) {
+  Launch launch = find_launch(run.comm);
+  if (launch.mpi) {
+    if (requested > 0 && requested != launch.ranks) {
+      throw Error(ErrorKind::kUsage,
+                  fmt::format("--ranks {}, but the launcher started {}", requested, launch.ranks),
+                  "leave --ranks out under mpirun and srun");
+    }
+    resolve_grid(run, launch.ranks).value();
+    return launch;
+  }
+  const int ranks =
+      requested == 0 && grid_is_open(run.parallel.grid) ? available_cores() : requested;
+  resolve_grid(run, ranks).value();
+  launch.ranks = launch.ranks_on_node = run.parallel.grid.size();
+  return launch;
+}
+
+void run_ranks(const Launch& launch, const CommOptions& options,
+               const std::function<void(Communicator&)>& rank_main) {
+  const int threads = default_intra_op_threads(launch.ranks_on_node);
+  set_intra_op_threads(threads);
+  const auto prepared = [&](Communicator& world) {
+    set_intra_op_threads(threads);
+    const c10::InferenceMode no_autograd;
+    rank_main(world);
+  };
+  if (launch.mpi) {
+    run_mpi_rank(options, prepared);
+  } else {
+    run_thread_ranks(launch.ranks, options, prepared);
+  }
+}
+
+CommOptions comm_options(const CommSpec& spec) {
+  CommOptions options;
+  options.timeout_seconds = spec.timeout_seconds;
+  options.check = spec.check ? CommCheck::kOn : CommCheck::kOff;
+  return options;
+}
+
+}  // namespace fourfold

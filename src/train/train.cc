@@ -1,0 +1,110 @@
+#include <fmt/core.h>
+
+#include <atomic>
+#include <memory>
+
+#include "base/units.h"
+#include "comm/incident.h"
+#include "data/data_set.h"
+#include "device/caching_allocator.h"
+#include "spec/counts.h"
+#include "spec/run_config.h"
+#include "train/commands.h"
+#include "train/dry_run.h"
+#include "train/launch.h"
+
+#include "train/trainer.h"
+
+namespace fourfold {
+namespace {
+
+/// The data of a run, opened and checked before any rank starts.
+struct RunData {
+  explicit RunData(const RunSpec& run)
+      : tokenizer(open_tokenizer(run)),
+        train_set(open_data_set(run.data.train, tokenizer.get(), run.model.vocab).value()),
+        train(train_set.tokens, run.train.seq_len, run.model.vocab, run.seed) {
+    if (run.data.valid.empty()) return;
+    valid_set = std::make_unique<DataSet>(
+        open_data_set(run.data.valid, tokenizer.get(), run.model.vocab).value());
+    valid = std::make_unique<WindowReader>(valid_set->tokens, run.train.seq_len, run.model.vocab);
+  }
+
+  static std::unique_ptr<Tokenizer> open_tokenizer(const RunSpec& run) {
+    if (run.data.tokenizer.empty()) return nullptr;
+    return std::make_unique<Tokenizer>(Tokenizer::open(run.data.tokenizer).value());
+  }
+
+  std::unique_ptr<Tokenizer> tokenizer;
+  DataSet train_set;
+  Sampler train;
+  std::unique_ptr<DataSet> valid_set;
+  std::unique_ptr<WindowReader> valid;
+};
+
+void announce(const RunSpec& run, const Launch& launch, const RunData& data, RunOutput& output) {
+  const std::int64_t step_tokens = run.train.global_batch * run.train.seq_len;
+  output.say(fmt::format("model {}: {} parameters, {} layers, hidden {}",
+                         run.model.preset.empty() ? run.model.family : run.model.preset,
+                         format_count(count_parameters(run.model).total()), run.model.layers,
+                         run.model.hidden));
+  output.say(fmt::format("grid x·y·z·data = {}: {} {}", run.parallel.grid.name(), launch.ranks,
+                         launch.mpi ? "processes (MPI)" : "threads of this process"));
+  output.say(fmt::format("{} steps of {} tokens from {} ({} tokens)", run.train.steps, step_tokens,
+                         run.data.train, format_count(data.train_set.tokens.size())));
+  output.say(fmt::format("run folder {}", run.dir));
+}
+
+int train_ranks(const RunSpec& run, const Launch& launch, const TrainerShared& shared) {
+  std::atomic<int> code{0};
+  run_ranks(launch, comm_options(run.comm), [&](Communicator& world) {
+    try {
+      Trainer trainer(shared, world);
+      const int mine = trainer.train();
+      if (world.rank() == 0 || launch.mpi) code = mine;
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::kCommunication) {
+        write_incident(run.dir, world.rank(), incident_report(world, error));
+      }
+      throw;
+    }
+  });
+  return code;
+}
+
+}  // namespace
+
+int train_command(const TrainOptions& options) {
+  const SteadyClock clock;
+  const double started = clock.seconds();
+  install_caching_allocator();
+  RunSpec run = load_run(options.file, options.overrides).value();
+  if (!options.run_dir.empty()) run.dir = options.run_dir;
+  const Launch launch = choose_launch(run, options.ranks);
+  if (options.trace_steps > 0) {
+    throw Error(ErrorKind::kUsage, "--trace is not built yet", "leave it out");
+  }
+  if (options.dry_run) {
+    if (launch.speaks) fmt::print("{}", describe_run(run));
+    return 0;
+  }
+  const SignalWatch signals;
+  const RunData data(run);
+  std::unique_ptr<RunFolder> folder;
+  std::unique_ptr<RunOutput> output;
+  if (launch.speaks) {
+    folder = std::make_unique<RunFolder>(run);
+    output = std::make_unique<RunOutput>(
+        *folder, Progress::Options{run.train.steps, run.train.log_interval, options.json});
+    announce(run, launch, data, *output);
+  }
+  const TrainerShared shared{run,   data.train, data.valid.get(), signals,
+                             clock, started,    output.get()};
+  const int code = train_ranks(run, launch, shared);
+  if (!output) return code;
+  output->finish();
+
+  return code;
+}
+
+}  // namespace fourfold

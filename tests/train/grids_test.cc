@@ -1,0 +1,166 @@
+// Every grid against one rank, and what must not change a bit on one grid.
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "comm/thread_world.h"
+#include "device/intra_op_threads.h"
+#include "tests/train/test_models.h"
+#include "train/verify_grid.h"
+
+namespace fourfold {
+namespace {
+
+constexpr int kSteps = 3;
+
+VerifyResult verify(const RunSpec& run, const VerifyReference& reference) {
+  VerifyResult found;
+  run_thread_ranks(run.parallel.grid.size(), {}, [&](Communicator& world) {
+    set_intra_op_threads(1);
+    const VerifyResult result = verify_grid(run, world, reference, random_samples(run));
+    if (world.rank() == 0) found = result;
+  });
+  return found;
+}
+
+void expect_same_as_one_rank(const ModelSpec& model, std::initializer_list<GridShape> grids) {
+  set_intra_op_threads(1);
+  RunSpec run = testing::run_of(model, 12);
+  const VerifyReference reference = make_reference(run, kSteps, random_samples(run));
+  for (const GridShape& grid : grids) {
+    for (const int accumulation : {1, 3}) {
+      const VerifyResult r = verify(with_grid(run, grid, accumulation), reference);
+      EXPECT_TRUE(r.passes(verify_tolerance(Precision::kFp32)))
+          << grid.name() << " accumulation " << accumulation << ": weights equal "
+          << r.initial_weights_equal << ", loss " << r.loss_difference << ", gradient "
+          << r.gradient_difference << ", tensor " << r.tensor_difference << " at "
+          << r.worst_tensor;
+    }
+  }
+}
+
+ModelSpec with_dropout(ModelSpec model) {
+  model.dropout = 0.2;
+  return model;
+}
+
+TEST(Grids, GptWithUnevenHiddenVocabularyAndMlp) {
+  // Hidden 42 over y = 4 and 5 is uneven; more z than some bias has rows; x = 6 is one head each.
+  expect_same_as_one_rank(with_dropout(testing::tiny_gpt()),
+                          {{1, 4, 1, 1}, {1, 5, 1, 1}, {6, 1, 1, 1}, {3, 1, 2, 1}, {1, 2, 2, 2}});
+}
+
+TEST(Grids, LlamaWithGroupedQueries) {
+  expect_same_as_one_rank(with_dropout(testing::tiny_llama()),
+                          {{3, 1, 1, 2}, {3, 2, 1, 1}, {1, 5, 1, 1}, {1, 1, 4, 1}});
+}
+
+TEST(Grids, KeyValueHeadsSharedByRanksOfX) {
+  ModelSpec model = with_dropout(testing::tiny_llama());
+  model.kv_heads = 1;
+  expect_same_as_one_rank(model, {{2, 1, 1, 1}, {3, 1, 1, 1}, {6, 1, 1, 1}, {2, 2, 2, 1}});
+  model.kv_heads = 2;
+  model.bias = true;
+  expect_same_as_one_rank(model, {{6, 1, 1, 1}, {2, 1, 1, 2}});
+}
+
+TEST(Grids, UntiedGptAndTiedLlama) {
+  ModelSpec gpt = testing::tiny_gpt(), llama = testing::tiny_llama();
+  gpt.tie_embeddings = false;
+  llama.tie_embeddings = true;
+  expect_same_as_one_rank(gpt, {{2, 3, 1, 1}, {1, 1, 2, 2}});
+  expect_same_as_one_rank(llama, {{3, 1, 2, 1}});
+}
+
+/// The hash over losses and gradients of a few steps.
+std::uint32_t bits_of(const RunSpec& run, const VerifyReference& reference) {
+  return verify(run, reference).hash;
+}
+
+TEST(Grids, ZeroAndRecomputeChangeNoBit) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    set_intra_op_threads(1);
+    RunSpec run = testing::run_of(with_dropout(testing::tiny_llama()), 12);
+    run.train.precision = precision;
+    const VerifyReference reference = make_reference(run, kSteps, random_samples(run));
+    RunSpec base = with_grid(run, GridShape(1, 2, 1, 3), 2);
+    base.memory.zero = 0;
+    RunSpec recompute = base;
+    recompute.memory.recompute = Recompute::kFull;
+    EXPECT_EQ(bits_of(base, reference), bits_of(recompute, reference));
+    // The hash covers only the rows that a rank updates, so ZeRO is compared by its losses.
+    RunSpec zero = base;
+    zero.memory.zero = 1;
+    std::vector<double> losses[2];
+    for (const int which : {0, 1}) {
+      run_thread_ranks(6, {}, [&](Communicator& world) {
+        set_intra_op_threads(1);
+        RankModel model(which == 0 ? base : zero, world);
+        for (int step = 0; step < 4; ++step) {
+          const StepResult r = model.train_step(step, step * 12, random_samples(run));
+          if (world.rank() == 0) losses[which].insert(losses[which].end(), {r.loss, r.grad_norm});
+        }
+      });
+    }
+    EXPECT_EQ(losses[0], losses[1]);
+  }
+}
+
+TEST(Grids, Bf16StaysNearOneRank) {
+  set_intra_op_threads(1);
+  RunSpec run = testing::run_of(with_dropout(testing::tiny_gpt()), 12);
+  run.train.precision = Precision::kBf16;
+  const VerifyReference reference = make_reference(run, kSteps, random_samples(run));
+  for (const GridShape& grid : {GridShape(2, 3, 1, 1), GridShape(1, 1, 3, 2)}) {
+    const VerifyResult r = verify(with_grid(run, grid, 1), reference);
+    EXPECT_TRUE(r.passes(verify_tolerance(Precision::kBf16)))
+        << grid.name() << ": loss " << r.loss_difference << ", gradient " << r.gradient_difference
+        << ", tensor " << r.tensor_difference << " at " << r.worst_tensor;
+  }
+}
+
+TEST(Grids, EvaluationCountsEachSampleOnce) {
+  set_intra_op_threads(1);
+  const RunSpec run = testing::run_of(testing::tiny_gpt(), 12);
+  const auto solo = make_solo();
+  RankModel one(run, *solo);
+  for (const std::int64_t samples : {1, 5, 12, 13}) {
+    const double expected = one.evaluate(samples, random_samples(run));
+    const RunSpec split = with_grid(run, GridShape(2, 1, 2, 2), 1);
+    run_thread_ranks(8, {}, [&](Communicator& world) {
+      set_intra_op_threads(1);
+      RankModel model(split, world);
+      EXPECT_NEAR(model.evaluate(samples, random_samples(run)), expected, 1e-6);
+    });
+  }
+}
+
+TEST(Grids, NonFiniteGradientsStopOrSkipByPolicy) {
+  RunSpec run = with_grid(testing::run_of(testing::tiny_gpt(), 4), GridShape(2, 1, 2, 1), 1);
+  for (const NonFinite policy : {NonFinite::kStop, NonFinite::kSkip}) {
+    run.train.non_finite = policy;
+    run_thread_ranks(4, {}, [&](Communicator& world) {
+      RankModel model(run, world);
+      Parameter& poisoned = *model.model().parameters().back();
+      if (world.rank() == 3) poisoned.weight.fill_(std::numeric_limits<float>::quiet_NaN());
+      model.model().refresh_vectors();
+      const at::Tensor before = model.model().parameters().front()->master.clone();
+      if (policy == NonFinite::kStop) {
+        try {
+          model.train_step(0, 0, random_samples(run));
+          ADD_FAILURE() << "a NaN went unseen";
+        } catch (const Error& error) {
+          EXPECT_EQ(error.kind(), ErrorKind::kNumerics);
+          EXPECT_NE(std::string(error.what()).find("step 1"), std::string::npos) << error.what();
+        }
+      } else {
+        EXPECT_TRUE(model.train_step(0, 0, random_samples(run)).skipped);
+        EXPECT_EQ(model.updates(), 0);
+      }
+      EXPECT_TRUE(before.equal(model.model().parameters().front()->master));
+    });
+  }
+}
+
+}  // namespace
+}  // namespace fourfold

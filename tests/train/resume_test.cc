@@ -1,0 +1,155 @@
+// Interrupted equals uninterrupted: the same bits on the same grid, the same state on any other.
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <map>
+
+#include "ckpt/store.h"
+#include "comm/thread_world.h"
+#include "device/intra_op_threads.h"
+#include "tests/train/test_models.h"
+#include "train/verify_reference.h"
+
+namespace fourfold {
+namespace {
+
+constexpr std::int64_t kSteps = 10;
+
+std::string new_folder(const char* name) {
+  const auto dir = std::filesystem::temp_directory_path() /
+                   (std::string("fourfold-resume-") + name + "-" + std::to_string(getpid()));
+  std::filesystem::remove_all(dir);
+  return dir.string();
+}
+
+CheckpointMeta meta_at(const RunSpec& run, std::int64_t step, std::int64_t updates) {
+  CheckpointMeta meta;
+  meta.step = Step(step);
+  meta.grid = run.parallel.grid;
+  meta.next_sample = step * run.train.global_batch;
+  meta.scalars["updates"] = std::to_string(updates);
+  return meta;
+}
+
+std::string folder_of(std::int64_t step) { return CheckpointId{Step(step)}.folder(); }
+
+/// All bytes that a rank holds.
+std::string bytes_of(RankModel& model) {
+  std::string bytes;
+  for (const StateTensor& t : model.state()) {
+    bytes.append(static_cast<const char*>(t.data), t.region.elements() * dtype_size(t.dtype));
+  }
+  return bytes;
+}
+
+struct Trace {
+  std::vector<double> losses;
+  std::vector<std::string> state;  ///< By rank.
+};
+
+/// Trains steps [from, kSteps), from the checkpoint of `from` if that is not 0, saving at
+/// `save_at`.
+Trace train(const RunSpec& run, const std::string& dir, std::int64_t from, std::int64_t save_at) {
+  Trace trace;
+  trace.state.resize(run.parallel.grid.size());
+  PosixFs fs;
+  run_thread_ranks(run.parallel.grid.size(), {}, [&](Communicator& world) {
+    set_intra_op_threads(1);
+    RankModel model(run, world);
+    CheckpointStore store(fs, dir);
+    if (from > 0) {
+      auto state = model.state();
+      const Loaded loaded = store.load(world, folder_of(from), state).value();
+      model.restored(std::stoll(loaded.meta.scalars.at("updates")));
+    }
+    for (std::int64_t step = from; step < kSteps; ++step) {
+      const StepResult r =
+          model.train_step(step, step * run.train.global_batch, random_samples(run));
+      if (world.rank() == 0) trace.losses.push_back(r.loss);
+      if (save_at < 0 || step + 1 == save_at) {
+        store.save(world, meta_at(run, step + 1, model.updates()), model.state()).value();
+      }
+    }
+    trace.state[world.rank()] = bytes_of(model);
+  });
+  return trace;
+}
+
+RunSpec small_run(Precision precision, GridShape grid, int accumulation) {
+  ModelSpec model = testing::tiny_gpt();
+  model.dropout = 0.1;
+  RunSpec run = testing::run_of(model, 12);
+  run.train.precision = precision;
+  return with_grid(run, grid, accumulation);
+}
+
+void expect_exact_resume(const RunSpec& run, const char* name) {
+  const std::string dir = new_folder(name);
+  const Trace whole = train(run, dir, 0, -1);
+  for (std::int64_t from = 1; from < kSteps; ++from) {
+    const Trace rest = train(run, dir, from, 0);
+    EXPECT_EQ(rest.losses, std::vector<double>(whole.losses.begin() + from, whole.losses.end()));
+    EXPECT_TRUE(rest.state == whole.state) << "resumed at step " << from;
+  }
+  std::filesystem::remove_all(dir);
+}
+
+TEST(Resume, IsExactAtEveryStep) {
+  expect_exact_resume(small_run(Precision::kFp32, {2, 1, 2, 1}, 1), "fp32");
+}
+
+TEST(Resume, IsExactInBf16WithZeroAndAccumulation) {
+  expect_exact_resume(small_run(Precision::kBf16, {1, 2, 1, 2}, 3), "bf16");
+}
+
+TEST(Resume, StateIsTheSameOnAnotherGrid) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    const std::string dir = new_folder("grids");
+    const RunSpec saver = small_run(precision, {2, 2, 1, 1}, 1);
+    train(saver, dir, 0, 5);
+    // Loaded on one rank, and on 1x3x1x2: each rank's part must be the cut of the whole.
+    const RunSpec one = small_run(precision, {1, 1, 1, 1}, 1);
+    std::map<std::string, std::vector<char>> whole;
+    PosixFs fs;
+    {
+      const auto solo = make_solo();
+      RankModel model(one, *solo);
+      auto state = model.state();
+      CheckpointStore(fs, dir).load(*solo, folder_of(5), state).value();
+      for (const StateTensor& t : state) {
+        const char* data = static_cast<const char*>(t.data);
+        whole[t.key()].assign(data, data + t.region.elements() * dtype_size(t.dtype));
+      }
+    }
+    RunSpec loader = small_run(precision, {1, 3, 1, 2}, 1);
+    run_thread_ranks(6, {}, [&](Communicator& world) {
+      RankModel model(loader, world);
+      auto state = model.state();
+      CheckpointStore(fs, dir).load(world, folder_of(5), state).value();
+      for (const StateTensor& t : state) {
+        std::vector<char> part(t.region.elements() * dtype_size(t.dtype));
+        copy_region(t.region, Region::whole(t.shape), whole.at(t.key()).data(), t.region,
+                    part.data(), dtype_size(t.dtype));
+        EXPECT_EQ(std::memcmp(part.data(), t.data, part.size()), 0)
+            << t.key() << t.region.name() << " on rank " << world.rank();
+      }
+    });
+    std::filesystem::remove_all(dir);
+  }
+}
+
+TEST(Resume, GoesOnWithinToleranceOnAnotherGrid) {
+  const std::string dir = new_folder("onward");
+  const RunSpec saver = small_run(Precision::kFp32, {2, 2, 1, 1}, 1);
+  const Trace whole = train(saver, dir, 0, 5);
+  const Trace rest = train(small_run(Precision::kFp32, {1, 3, 1, 2}, 2), dir, 5, 0);
+  ASSERT_EQ(rest.losses.size(), 5u);
+  for (int i = 0; i < 5; ++i) EXPECT_NEAR(rest.losses[i], whole.losses[5 + i], 2e-5);
+  std::filesystem::remove_all(dir);
+}
+
+}  // namespace
+}  // namespace fourfold
