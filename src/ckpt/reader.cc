@@ -4,6 +4,7 @@
 
 #include <unordered_map>
 
+#include "base/check.h"
 #include "ckpt/coverage.h"
 #include "ckpt/tensor_file.h"
 
@@ -73,7 +74,9 @@ void read_tensors(const Fs& fs, const std::string& folder, const Manifest& manif
   WantedByKey wanted;
   for (StateTensor& t : tensors) {
     t.loaded = stored.contains(t.key());
-    if (t.loaded && !t.region.empty()) wanted[t.key()].tensor = &t;
+    if (!t.loaded || t.region.empty()) continue;
+    const bool first = wanted.try_emplace(t.key(), Wanted{&t, {}}).second;
+    FF_CHECK(first && t.data && t.region.dims.size() == t.shape.size(), "{}", t.key());
   }
   for (const FileRecord& record : manifest.files) {
     if (record.name == kConfigName) continue;

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <map>
 
+#include "base/check.h"
 #include "base/crc32c.h"
 #include "base/fault_point.h"
 #include "base/philox.h"
@@ -48,6 +49,7 @@ std::vector<RegionSource> sources_of(std::span<const StateTensor> tensors) {
   const auto items = items_of(tensors);
   for (const SavePiece& piece : plan_save(items)) {
     const StateTensor& t = tensors[piece.item];
+    FF_CHECK(t.data && t.region.dims.size() == t.shape.size(), "{}", t.key());
     std::int64_t offset = 0;
     if (!t.region.dims.empty()) {
       const std::int64_t row = t.region.elements() / t.region.dims[0].size();

@@ -259,6 +259,33 @@ TEST_F(StoreTest, RegionsThatAreNotTheWholeAreNotSaved) {
   EXPECT_EQ(saved.error().kind(), ErrorKind::kInternal);
 }
 
+/// The same on the files of the operating system, with descriptors counted by it.
+TEST(StoreOnDisk, SavesLoadsAndLeavesNoDescriptor) {
+  char name[] = "/tmp/fourfold-store-XXXXXX";
+  const std::string root = ::mkdtemp(name);
+  PosixFs fs;
+  CheckpointStore store(fs, root + "/run/checkpoints");
+  const auto world = make_solo();
+  TestState state(GridShape(), 0, false);
+  ASSERT_TRUE(store.check_shared_folder(*world));
+  const std::size_t before = fs.list("/proc/self/fd").size();
+  for (int step = 1; step <= 20; ++step) {
+    state.fill(step);
+    const auto saved = store.save(*world, test_meta(step), state.tensors());
+    ASSERT_TRUE(saved) << saved.error().what();
+    ASSERT_TRUE(store.retain(*world, 2));
+  }
+  state.clear();
+  ASSERT_TRUE(store.load_latest(*world, state.tensors()));
+  EXPECT_EQ(state.difference(20), "");
+  EXPECT_EQ(fs.list("/proc/self/fd").size(), before);
+  EXPECT_THAT(fs.list(store.dir()), ElementsAre("CURRENT", "step-00000019", "step-00000020"));
+  const auto report = checkpoint_verify(fs, root + "/run");
+  ASSERT_TRUE(report);
+  EXPECT_THAT(report.value().problems, IsEmpty());
+  fs.remove_tree(root);
+}
+
 TEST_F(StoreTest, TwoHundredSavesLeaveNothingOpen) {
   for (int step = 1; step <= 200; ++step) {
     save(step);

@@ -5,6 +5,8 @@
 
 #include <cstring>
 
+#include "base/crc32c.h"
+#include "formats/safetensors.h"
 #include "tests/crash/memory_fs.h"
 
 namespace fourfold {
@@ -92,6 +94,35 @@ TEST_F(TensorFileTest, RefusesWhatTheManifestDoesNotSay) {
   fs_.content("d/f").clear();
   record.size = 0;
   EXPECT_THROW(TensorFile(fs_, "d", record), Error);
+}
+
+/// Well-formed safetensors files with the right checksums, whose names or checksums are not ours.
+TEST_F(TensorFileTest, RefusesHostileNames) {
+  const auto cause = [&](const std::string& name, const std::string& crc) -> std::string {
+    std::vector<SafetensorsEntry> entries = {{name, "F32", {2}}};
+    std::string file = build_safetensors_header(entries, {{"crc32c:" + name, crc}});
+    FileRecord record{"f", static_cast<std::int64_t>(file.size()) + 8, 0, 0};
+    record.header_crc = crc32c(file.data(), file.size());
+    write_file_atomically(fs_, "d/f", file + std::string(8, '\0'));
+    try {
+      const TensorFile read(fs_, "d", record);
+      return "accepted";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(cause("w@master[0:2]", "00000000"), "accepted");
+  EXPECT_THAT(cause("w@master", "00000000"), HasSubstr("not name@kind[region]"));
+  EXPECT_THAT(cause("w[0:2]", "00000000"), HasSubstr("not name@kind[region]"));
+  EXPECT_THAT(cause("w[0:2]@master", "00000000"), HasSubstr("not name@kind[region]"));
+  for (const char* region : {"[0:3]", "[0:2,0:1]", "[2:0]", "[0:2", "[-1:1]", "[a:b]", "[]",
+                             "[9223372036854775806:9223372036854775808]"}) {
+    EXPECT_THAT(cause(std::string("w@master") + region, "00000000"), HasSubstr("not of its shape"))
+        << region;
+  }
+  for (const char* crc : {"", "0000000", "000000000", "0000000x", "-0000001"}) {
+    EXPECT_THAT(cause("w@master[0:2]", crc), HasSubstr("hexadecimal")) << crc;
+  }
 }
 
 }  // namespace
