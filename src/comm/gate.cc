@@ -2,7 +2,7 @@
 
 namespace fourfold {
 
-Gate::Outcome Gate::pass(int spins, Deadline deadline) {
+Gate::Outcome Gate::pass(SpinBudget& spins, Deadline deadline) {
   const std::uint32_t before = ticket();
   if ((before & 1u) != 0) return Outcome::kClosed;
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads_) {
@@ -15,11 +15,14 @@ Gate::Outcome Gate::pass(int spins, Deadline deadline) {
     return Outcome::kPassed;
   }
   std::uint32_t now = word_.load(std::memory_order_acquire);
-  for (int i = 0; i < spins && now == before; ++i) {
+  for (int left = spins.turns(); left > 0 && now == before; --left) {
     spin_pause();
     now = word_.load(std::memory_order_acquire);
   }
-  if (now == before) {
+  if (now != before) {
+    spins.succeeded();
+  } else {
+    spins.failed();
     sleepers_.fetch_add(1);
     while ((now = word_.load()) == before && std::chrono::steady_clock::now() < deadline) {
       wait_while_equal(word_, before, deadline);

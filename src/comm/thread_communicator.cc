@@ -83,8 +83,7 @@ void ThreadCommunicator::arrive(const Call& call) {
   mine.arrived_seq.store(call.seq);
   const double seconds = hub_->options().timeout_seconds;
   const std::uint32_t ticket = lane.arrive.ticket();
-  const int spins = call.lane == Lane::kCaller ? hub_->spins() : 0;
-  const Gate::Outcome outcome = lane.arrive.pass(spins, deadline_after(seconds));
+  const Gate::Outcome outcome = lane.arrive.pass(mine.arrive_spins, deadline_after(seconds));
   if (outcome == Gate::Outcome::kPassed) return;
   if (outcome == Gate::Outcome::kClosed) throw hub_->failure(call, *group_);
   const Error error = timeout_error(call, name(), group_->missing(call.lane, call.seq), seconds);
@@ -95,8 +94,8 @@ void ThreadCommunicator::arrive(const Call& call) {
 }
 
 void ThreadCommunicator::leave(Lane which) {
-  const int spins = which == Lane::kCaller ? hub_->spins() : 0;
-  group_->lane(which).leave.pass(spins, Deadline::max());
+  ThreadGroup::LaneState& lane = group_->lane(which);
+  lane.leave.pass(lane.slots[static_cast<std::size_t>(rank())].leave_spins, Deadline::max());
 }
 
 std::optional<Error> ThreadCommunicator::disagreement(const Call& call) {

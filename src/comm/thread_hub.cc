@@ -10,10 +10,17 @@
 
 namespace fourfold {
 
+ThreadGroup::LaneState::LaneState(int size, int spins)
+    : arrive(size), leave(size), slots(static_cast<std::size_t>(size)) {
+  for (Slot& slot : slots) slot.arrive_spins = slot.leave_spins = SpinBudget(spins);
+}
+
 ThreadGroup::ThreadGroup(ThreadHub& hub, std::vector<int> members, std::string name)
     : hub_(hub), members_(std::move(members)), name_(std::move(name)) {
   for (int i = 0; i < 4; ++i) {
-    lanes_.push_back(std::make_unique<LaneState>(static_cast<int>(members_.size())));
+    // The threads of the other lanes leave the cores to those that compute.
+    const int spins = static_cast<Lane>(i) == Lane::kCaller ? hub_.spins() : 0;
+    lanes_.push_back(std::make_unique<LaneState>(static_cast<int>(members_.size()), spins));
   }
 }
 

@@ -28,12 +28,12 @@ class ThreadGroup {
   struct Slot {
     alignas(64) std::array<Call, 2> calls;
     alignas(16) std::array<std::array<std::byte, kInlineBytes>, 2> inline_data;
-    std::atomic<std::int64_t> arrived_seq{-1};  ///< The last operation it arrived at.
+    std::atomic<std::int64_t> arrived_seq{-1};   ///< The last operation it arrived at.
+    SpinBudget arrive_spins{0}, leave_spins{0};  ///< Used by this rank alone.
   };
 
   struct LaneState {
-    explicit LaneState(int size)
-        : arrive(size), leave(size), slots(static_cast<std::size_t>(size)) {}
+    LaneState(int size, int spins);
     Gate arrive;  ///< All have published; closed when the group ends.
     Gate leave;   ///< All are done with each other's buffers. Never closed: peers that passed
                   ///< `arrive` always get here.

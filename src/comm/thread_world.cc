@@ -71,16 +71,17 @@ void run_thread_ranks(int size, const CommOptions& options,
       world.finish(rank);
     } catch (...) {
       const std::exception_ptr exception = std::current_exception();
-      failure.keep(exception);
-      world.abort(rank, reason_of(exception));
+      // What comes later is most often an effect of the first failure.
+      if (failure.keep(exception)) world.abort(rank, reason_of(exception));
     }
   };
   std::vector<std::thread> threads;
   try {
     for (int rank = 0; rank < size; ++rank) threads.emplace_back(run, rank);
   } catch (...) {  // No more threads from the system.
-    failure.keep(std::current_exception());
-    world.abort(-1, "the system starts no more threads");
+    if (failure.keep(std::current_exception())) {
+      world.abort(-1, "the system starts no more threads");
+    }
   }
   for (std::thread& thread : threads) thread.join();
   failure.rethrow();

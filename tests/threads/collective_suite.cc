@@ -1,6 +1,7 @@
 #include "tests/threads/collective_suite.h"
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 
 #include "tests/threads/suite_data.h"
@@ -212,6 +213,20 @@ class Suite {
     salt_ += 3 * kRounds;
   }
 
+  /// A background operation ends while its caller computes, without a call.
+  void progress() {
+    std::vector<float> data(1 << 18, 1.0f);
+    const Buffer buffer{data.data(), static_cast<std::int64_t>(data.size()), DType::kF32};
+    const Work work = comm_.all_reduce(buffer, ReduceOp::kSum, Lane::kReduce);
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!work.done()) {
+      if (std::chrono::steady_clock::now() > limit) {
+        throw std::runtime_error("an operation in a lane does not end by itself");
+      }
+    }
+    comm_.barrier().wait_host();
+  }
+
   int size() const { return size_; }
 
  private:
@@ -335,6 +350,7 @@ std::uint32_t run_collective_suite(Communicator& world, const SuiteOptions& opti
   Suite suite(world, range(0, world.size()), options.longest);
   suite.run_all();
   suite.mixed_lanes();
+  suite.progress();
   if (options.large) {
     suite.large_all_reduce(DType::kF32);
     suite.large_all_reduce(DType::kBF16);

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <ctime>
 #include <functional>
 #include <thread>
 
@@ -243,6 +244,30 @@ TEST(Finish, OfARankIsToldAtOnceToThoseThatWait) {
     for (int i = 0; i < 100; ++i) reduce_some(*others, 100);
   });
   EXPECT_LT(seconds_since(start), 5);
+}
+
+/// What waiting for `ranks` ranks, of which the last comes late, costs rank 0, over the wait's
+/// time.
+double share_of_core(int ranks, Lane lane) {
+  double share = 1;
+  run_thread_ranks(ranks, {}, [&](Communicator& world) {
+    constexpr auto kLate = std::chrono::milliseconds(300);
+    if (world.rank() == ranks - 1) std::this_thread::sleep_for(kLate);
+    const std::clock_t start = std::clock();
+    reduce_some(world, 1000, ReduceOp::kSum, lane);
+    if (world.rank() == 0) {
+      share = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC /
+              std::chrono::duration<double>(kLate).count();
+    }
+  });
+  return share;
+}
+
+TEST(Waiting, BurnsNoCore) {
+  for (const int ranks : {2, 8}) {
+    EXPECT_LT(share_of_core(ranks, Lane::kCaller), 0.3) << ranks;
+    EXPECT_LT(share_of_core(ranks, Lane::kGather), 0.3) << ranks;
+  }
 }
 
 TEST(Incident, ReportNamesTheRankTheCauseAndWhatRan) {
