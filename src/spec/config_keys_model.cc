@@ -13,7 +13,7 @@ constexpr double kMaxTokens = 1e8;
 std::vector<ConfigKey> shape_keys() {
   return {
       key("model.preset", FF_FIELD(model.preset),
-          {.doc = "a named shape (`fourfold version --presets` lists them); the other keys of "
+          {.doc = "a named shape (see the end of this page); the other keys of "
                   "[model] override it",
            .default_text = "none"}),
       key("model.family", FF_FIELD(model.family),
