@@ -30,12 +30,22 @@ class Arena {
   float* next_;
 };
 
+// Asks for the row that is packed some rows later: rows of a fused buffer lie too far apart for the
+// processor to guess.
+template <class T>
+FF_INLINE void prefetch_row(const T* row, std::int64_t dim) {
+  constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(T));
+  for (std::int64_t i = 0; i < dim; i += kLine) __builtin_prefetch(row + i);
+}
+constexpr std::int64_t kRowsAhead = 8;
+
 // rows x dim of strided T to dense floats of padded width, times `factor`; pads with zeros.
 template <class T>
 FF_INLINE void pack_rows(const T* from, std::int64_t stride, std::int64_t rows, std::int64_t dim,
                          float factor, float* to) {
   const std::int64_t width = padded(dim);
   for (std::int64_t row = 0; row < rows; ++row) {
+    if (row + kRowsAhead < rows) prefetch_row(from + (row + kRowsAhead) * stride, dim);
     for_lanes(dim, [&](std::int64_t i, auto count) {
       store(to + row * width + i, load(from + row * stride + i, count) * splat(factor), All{});
     });
@@ -47,16 +57,20 @@ FF_INLINE void pack_rows(const T* from, std::int64_t stride, std::int64_t rows, 
 template <class T>
 FF_INLINE void pack_transposed(const T* from, std::int64_t stride, std::int64_t rows,
                                std::int64_t dim, float* to) {
-  for (std::int64_t first = 0; first < rows; first += kBlock) {
-    float* block = to + first / kBlock * dim * kBlock;
-    const std::int64_t n = std::min(kBlock, rows - first);
-    for (std::int64_t row = 0; row < n; ++row) {
-      const T* x = from + (first + row) * stride;
-      for (std::int64_t i = 0; i < dim; ++i) block[i * kBlock + row] = static_cast<float>(x[i]);
-    }
-    for (std::int64_t i = 0; i < dim && n < kBlock; ++i) {
-      std::fill(block + i * kBlock + n, block + (i + 1) * kBlock, 0.0f);
-    }
+  for (std::int64_t first = 0; first < rows; first += kLanes) {
+    float* columns = to + first / kBlock * dim * kBlock + first % kBlock;
+    const std::int64_t n = std::min<std::int64_t>(kLanes, rows - first);
+    for_lanes(dim, [&](std::int64_t i, auto count) {
+      F square[kLanes];
+      for (std::int64_t row = 0; row < kLanes; ++row) {
+        square[row] = row < n ? load(from + (first + row) * stride + i, count) : F{};
+      }
+      transpose(square);
+      const std::int64_t columns_here = std::min<std::int64_t>(kLanes, dim - i);
+      for (std::int64_t c = 0; c < columns_here; ++c) {
+        store(columns + (i + c) * kBlock, square[c], All{});
+      }
+    });
   }
 }
 
@@ -68,7 +82,6 @@ struct Block {
   std::int64_t seen(std::int64_t row) const {
     return std::clamp<std::int64_t>(past + query + row + 1 - key, 0, cols);
   }
-  std::int64_t key_vectors() const { return padded(cols) / kLanes; }
 };
 
 // scores = q·kᵀ: only what rows see, in whole vectors; then what they don't see is masked.
@@ -262,14 +275,14 @@ FF_INLINE void backward_row(const HeadTask<T>& task, const Masking& masking, std
   std::fill(dp + vectors * kLanes, dp + kBlock, 0.0f);
 }
 
+// Training only: as many queries as keys.
 template <class T>
 FF_INLINE void backward_queries(const HeadTask<T>& task, std::int64_t head, std::int64_t query,
                                 std::int64_t rows, const Masking& masking, BackwardBuffers& b) {
-  const std::int64_t dim = task.head_dim, width = padded(dim), past = task.keys - task.queries;
+  const std::int64_t dim = task.head_dim, width = padded(dim);
   const float* lse = task.lse + head * task.queries + query;
-  std::fill(b.dq, b.dq + kBlock * width, 0.0f);
-  for (std::int64_t key = 0; key < past + query + rows; key += kBlock) {
-    const Block block{query, rows, key, std::min(kBlock, task.keys - key), past};
+  for (std::int64_t key = 0; key < query + rows; key += kBlock) {
+    const Block block{query, rows, key, std::min(kBlock, task.keys - key), 0};
     scores_of(block, b.q, width, b.k_transposed + key * dim, dim, b.p);
     scores_of(block, b.dout, width, b.v_transposed + key * dim, dim, b.dp);
     for (std::int64_t row = 0; row < rows; ++row) {
@@ -277,15 +290,16 @@ FF_INLINE void backward_queries(const HeadTask<T>& task, std::int64_t head, std:
                    b.dp + row * kBlock);
     }
     // Keys of a tile are seen from the query of the first of them on.
-    auto by_key = [&](std::int64_t first, std::int64_t) {
-      const std::int64_t begin = std::clamp<std::int64_t>(key + first - past - query, 0, rows);
+    auto by_key = [&](std::int64_t tile, std::int64_t) {
+      const std::int64_t begin = std::clamp<std::int64_t>(key + tile - query, 0, rows);
       return TileNeeds{begin, rows, width / kLanes};
     };
-    multiply(BlockA{b.p, 1, kBlock}, b.dout, width, b.dv + key * width, width, block.cols, true,
+    const bool first = head == 0 && query == key;  // Nobody has written the sums of these keys.
+    multiply(BlockA{b.p, 1, kBlock}, b.dout, width, b.dv + key * width, width, block.cols, !first,
              by_key);
-    multiply(BlockA{b.dp, 1, kBlock}, b.q, width, b.dk + key * width, width, block.cols, true,
+    multiply(BlockA{b.dp, 1, kBlock}, b.q, width, b.dk + key * width, width, block.cols, !first,
              by_key);
-    multiply(BlockA{b.dp, kBlock, 1}, b.k + key * width, width, b.dq, width, rows, true,
+    multiply(BlockA{b.dp, kBlock, 1}, b.k + key * width, width, b.dq, width, rows, key > 0,
              [&](std::int64_t row, std::int64_t tile) {
                return TileNeeds{0, block.seen(row + tile - 1), width / kLanes};
              });
@@ -317,8 +331,6 @@ FF_INLINE BackwardBuffers buffers_of(const HeadTask<T>& task, float* scratch) {
   pack_rows(task.k, task.k_stride, task.keys, dim, 1.0f, b.k);
   pack_transposed(task.k, task.k_stride, task.keys, dim, b.k_transposed);
   pack_transposed(task.v, task.v_stride, task.keys, dim, b.v_transposed);
-  std::fill(b.dk, b.dk + keys * width, 0.0f);
-  std::fill(b.dv, b.dv + keys * width, 0.0f);
   return b;
 }
 

@@ -193,23 +193,62 @@ FF_INLINE F first_lanes(F v, std::int64_t n) {
   return index < static_cast<std::int32_t>(n) ? v : F{};
 }
 
-FF_INLINE float maximum(F v) {
+/// The sum and the greatest of the lanes, halves with halves.
+#if defined(CPU_CAPABILITY_AVX512)
+FF_INLINE float sum(F v) { return _mm512_reduce_add_ps(v); }
+FF_INLINE float maximum(F v) { return _mm512_reduce_max_ps(v); }
+#else
+template <class Op>
+FF_INLINE float reduce(F v, Op op) {
   float lane[kLanes];
   store(lane, v, All{});
   for (int width = kLanes / 2; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) lane[i] = lane[i] > lane[i + width] ? lane[i] : lane[i + width];
+    for (int i = 0; i < width; ++i) lane[i] = op(lane[i], lane[i + width]);
   }
   return lane[0];
 }
-
-/// The sum of the lanes, halves added to halves.
 FF_INLINE float sum(F v) {
-  float lane[kLanes];
-  store(lane, v, All{});
-  for (int width = kLanes / 2; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) lane[i] += lane[i + width];
+  return reduce(v, [](float a, float b) { return a + b; });
+}
+FF_INLINE float maximum(F v) {
+  return reduce(v, [](float a, float b) { return a > b ? a : b; });
+}
+#endif
+
+/// Lanes a0 b0 a1 b1 ... of the lower and of the upper halves of a and b.
+FF_INLINE F zip_low(F a, F b) {
+#if defined(CPU_CAPABILITY_AVX512)
+  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+#elif defined(CPU_CAPABILITY_AVX2)
+  return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+#else
+  return __builtin_shufflevector(a, b, 0, 4, 1, 5);
+#endif
+}
+FF_INLINE F zip_high(F a, F b) {
+#if defined(CPU_CAPABILITY_AVX512)
+  return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15,
+                                 31);
+#elif defined(CPU_CAPABILITY_AVX2)
+  return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+#else
+  return __builtin_shufflevector(a, b, 2, 6, 3, 7);
+#endif
+}
+
+/// Transposes kLanes rows of kLanes: zipping row i with row i + kLanes / 2, log2(kLanes) times.
+FF_INLINE void transpose(F (&rows)[kLanes]) {
+#pragma GCC unroll 4
+  for (int round = 1; round < kLanes; round *= 2) {
+    F zipped[kLanes];
+#pragma GCC unroll 8
+    for (int i = 0; i < kLanes / 2; ++i) {
+      zipped[2 * i] = zip_low(rows[i], rows[i + kLanes / 2]);
+      zipped[2 * i + 1] = zip_high(rows[i], rows[i + kLanes / 2]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) rows[i] = zipped[i];
   }
-  return lane[0];
 }
 
 /// e^x to about 1e-7; 0 below -80 (denormals would make what follows many times slower) and e^80
