@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/crc32c.h"
+#include "base/crc32c_combine.h"
 #include "formats/safetensors.h"
 
 namespace fourfold {
@@ -29,11 +30,16 @@ class AlignedWriter {
 
   void append(const void* data, std::size_t size) {
     const char* from = static_cast<const char*>(data);
-    crc_ = crc32c(from, size, crc_);
     while (size > 0) {
-      const std::size_t n = std::min(size, kWriteBytes - used_);
-      std::memcpy(buffer_.get() + used_, from, n);
-      used_ += n;
+      // What fills the buffer alone goes past it.
+      const bool direct = used_ == 0 && size >= kWriteBytes;
+      const std::size_t n = direct ? kWriteBytes : std::min(size, kWriteBytes - used_);
+      if (direct) {
+        file_.append(from, n);
+      } else {
+        std::memcpy(buffer_.get() + used_, from, n);
+        used_ += n;
+      }
       from += n;
       size -= n;
       if (used_ == kWriteBytes) flush();
@@ -45,8 +51,6 @@ class AlignedWriter {
     used_ = 0;
   }
 
-  std::uint32_t crc() const { return crc_; }
-
  private:
   struct Free {
     void operator()(char* p) const { std::free(p); }
@@ -54,7 +58,6 @@ class AlignedWriter {
   WritableFile& file_;
   std::unique_ptr<char, Free> buffer_;
   std::size_t used_ = 0;
-  std::uint32_t crc_ = 0;
 };
 
 std::vector<SafetensorsEntry> entries_of(std::span<const RegionSource> regions) {
@@ -69,14 +72,17 @@ std::vector<SafetensorsEntry> entries_of(std::span<const RegionSource> regions) 
   return entries;
 }
 
+std::size_t bytes_of(const RegionSource& source) {
+  return static_cast<std::size_t>(source.region.elements() * dtype_size(source.dtype));
+}
+
+/// The bytes that open the file; `crcs` are the regions'.
 std::string header_of(std::span<const RegionSource> regions,
-                      std::map<std::string, std::string> metadata, bool with_crcs) {
+                      std::map<std::string, std::string> metadata,
+                      const std::vector<std::uint32_t>& crcs) {
   auto entries = entries_of(regions);
   for (std::size_t i = 0; i < regions.size(); ++i) {
-    const std::size_t bytes =
-        static_cast<std::size_t>(regions[i].region.elements() * dtype_size(regions[i].dtype));
-    const std::uint32_t crc = with_crcs ? crc32c(regions[i].data, bytes) : 0;
-    metadata[std::string(kCrcPrefix) + entries[i].name] = fmt::format("{:08x}", crc);
+    metadata[std::string(kCrcPrefix) + entries[i].name] = fmt::format("{:08x}", crcs[i]);
   }
   return build_safetensors_header(entries, metadata);
 }
@@ -178,18 +184,21 @@ FileRecord write_tensor_file(Fs& fs, const std::string& folder, const std::strin
                              std::span<const RegionSource> regions,
                              const std::map<std::string, std::string>& metadata) {
   const std::string path = join_path(folder, name), temporary = path + kTemporarySuffix;
-  const std::string header = header_of(regions, metadata, true);
+  std::vector<std::uint32_t> crcs;
+  for (const RegionSource& r : regions) crcs.push_back(crc32c(r.data, bytes_of(r)));
+  const std::string header = header_of(regions, metadata, crcs);
   const auto file = fs.create(temporary);
   AlignedWriter writer(*file);
   writer.append(header.data(), header.size());
-  FileRecord record{name, static_cast<std::int64_t>(header.size()), writer.crc(), 0};
-  for (const RegionSource& r : regions) {
-    const std::int64_t bytes = r.region.elements() * dtype_size(r.dtype);
-    writer.append(r.data, static_cast<std::size_t>(bytes));
-    record.size += bytes;
+  FileRecord record{name, static_cast<std::int64_t>(header.size()), 0, 0};
+  record.file_crc = record.header_crc = crc32c(header.data(), header.size());
+  for (std::size_t i = 0; i < regions.size(); ++i) {
+    const std::size_t bytes = bytes_of(regions[i]);
+    writer.append(regions[i].data, bytes);
+    record.size += static_cast<std::int64_t>(bytes);
+    record.file_crc = crc32c_combine(record.file_crc, crcs[i], bytes);
   }
   writer.flush();
-  record.file_crc = writer.crc();
   file->sync();
   file->close();
   fs.rename(temporary, path);
@@ -199,8 +208,9 @@ FileRecord write_tensor_file(Fs& fs, const std::string& folder, const std::strin
 
 std::int64_t tensor_file_bytes(std::span<const RegionSource> regions,
                                const std::map<std::string, std::string>& metadata) {
-  auto bytes = static_cast<std::int64_t>(header_of(regions, metadata, false).size());
-  for (const RegionSource& r : regions) bytes += r.region.elements() * dtype_size(r.dtype);
+  const std::vector<std::uint32_t> no_crcs(regions.size());
+  auto bytes = static_cast<std::int64_t>(header_of(regions, metadata, no_crcs).size());
+  for (const RegionSource& r : regions) bytes += static_cast<std::int64_t>(bytes_of(r));
   return bytes;
 }
 
