@@ -30,10 +30,9 @@ Command prepare_command() {
   return {
       "data prepare",
       "turns text into token files",
-      "Writes PREFIX.bin and PREFIX.idx in Megatron's format. With --valid-fraction the last "
-      "share of the documents is held out: PREFIX-train and PREFIX-valid. A .txt file is one "
-      "document; of fewer than 100 documents the last part of the text is held out, cut at a "
-      "line end.",
+      "Writes PREFIX.bin and PREFIX.idx in Megatron's format. With --valid-fraction a share of the "
+      "documents is held out: PREFIX-train and PREFIX-valid. A .txt file is one document; of "
+      "fewer than 100 documents the last part of the text is held out, cut at a line end.",
       {
           {"--input", "FILES", "text files, or .jsonl with a \"text\" member in each line",
            &o->inputs, true, 0, 0, true},
@@ -49,17 +48,13 @@ Command prepare_command() {
 Command show_command() {
   auto o = std::make_shared<DataShowOptions>();
   return {"data show",
-          "says what a token file or a tokenizer holds",
-          "Prints documents, tokens and type of a token file and the start of its first documents, "
-          "or the size and special tokens of a tokenizer.",
+          "says what a token file holds",
+          "Prints documents, tokens and type of a token file and the start of its text.",
           {
-              {"PATH", "", "prefix of .bin/.idx, one of the two files, or a tokenizer.json",
-               &o->path, true},
-              {"--tokenizer", "FILE", "print tokens as text", &o->tokenizer, false, 0, 0, false,
-               "tokens are printed as numbers"},
-              {"--documents", "N", "documents of which the start is printed", &o->documents, false,
-               0, 1e6},
-              {"--json", "", "print one JSON object", &o->json},
+              {"PREFIX", "", "path of the token files without .bin and .idx", &o->path, true},
+              {"--tokenizer", "FILE", "a tokenizer.json, to print tokens as text", &o->tokenizer,
+               false, 0, 0, false, "tokens are printed as numbers"},
+              {"--tokens", "N", "tokens of the start that are printed", &o->tokens, false, 0, 1e6},
           },
           {"fourfold data show data/kjv-train --tokenizer data/tokenizer.json"},
           [o] { return call_runtime("fourfold_data_show", *o); }};

@@ -22,12 +22,11 @@ struct DataPrepareOptions {
   double valid_fraction = 0;  ///< Share of the documents that goes to PREFIX-valid.
 };
 
-/// `fourfold data show`: what a token file or a tokenizer holds.
+/// `fourfold data show`: what a token file holds.
 struct DataShowOptions {
-  std::string path;       ///< A prefix of .bin/.idx, one of the two files, or a tokenizer.json.
+  std::string path;       ///< A prefix of .bin and .idx, or one of the two files.
   std::string tokenizer;  ///< To print tokens as text; empty: as numbers.
-  int documents = 3;      ///< Documents of which the start is printed.
-  bool json = false;
+  int tokens = 64;        ///< Tokens of the start that are printed.
 };
 
 /// `fourfold ckpt ls|show|verify`: a run folder, its checkpoints/, or one step of it.
