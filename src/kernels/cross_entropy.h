@@ -13,7 +13,7 @@ namespace fourfold::kernels {
 
 inline constexpr std::int64_t kIgnoredTarget = -1;
 
-/// out[row] = max of the row; -infinity when cols is 0.
+/// out[row] = max of the row, NaNs aside (they show in sum_exp); -infinity when cols is 0.
 template <class T>
 void row_max(const T* logits, std::int64_t rows, std::int64_t cols, float* out);
 

@@ -8,9 +8,6 @@
 namespace fourfold::kernels::CPU_CAPABILITY {
 namespace {
 
-// The greater lane by lane; a NaN in either stays (and the loss shows it).
-FF_INLINE F greater(F best, F v) { return v <= best ? best : v; }
-
 template <class T>
 FF_INLINE float max_of_row(const T* x, std::int64_t cols) {
   const F lowest = splat(-std::numeric_limits<float>::infinity());
@@ -18,17 +15,13 @@ FF_INLINE float max_of_row(const T* x, std::int64_t cols) {
   for_lanes_by_four(cols, [&](std::int64_t i, auto count, int k) {
     const F v = load(x + i, count);
     if constexpr (std::is_same_v<decltype(count), All>) {
-      best[k] = greater(best[k], v);
-    } else {  // Missing lanes are not 0 but absent.
-      const F absent = first_lanes(splat(1.0f), count);
-      best[k] = greater(best[k], absent > F{} ? v : lowest);
+      best[k] = max(v, best[k]);  // In this order a NaN is passed over.
+    } else {                      // Missing lanes are not 0 but absent.
+      const F present = first_lanes(splat(1.0f), count);
+      best[k] = max(present > F{} ? v : lowest, best[k]);
     }
   });
-  float lane[kLanes];
-  store(lane, greater(greater(best[0], best[1]), greater(best[2], best[3])), All{});
-  float result = lane[0];
-  for (int i = 1; i < kLanes; ++i) result = lane[i] <= result ? result : lane[i];
-  return result;
+  return maximum(max(max(best[0], best[1]), max(best[2], best[3])));
 }
 
 template <class T>
