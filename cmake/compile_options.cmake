@@ -6,7 +6,8 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g1")
 
 add_library(fourfold_options INTERFACE)
-target_compile_options(fourfold_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
+target_compile_options(fourfold_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)  # gcc 12 warns wrongly inside std::string.
 target_include_directories(fourfold_options INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated>)

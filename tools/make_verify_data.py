@@ -3,7 +3,7 @@
 usage: make_verify_data.py FOLDER
 
 The next token is, three times of four, a fixed function of the last one, so that a model has
-something to learn; vocabulary 251; Megatron's .bin/.idx with 16-bit tokens. The same bytes each time.
+something to learn; vocabulary 251; Megatron's .bin/.idx with 16-bit tokens. Always the same bytes.
 """
 
 import pathlib

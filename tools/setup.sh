@@ -76,7 +76,8 @@ install_python() {
   local site
   site=$(echo .deps/venv/lib/python3*/site-packages)
   for module in "${modules[@]}"; do [ -d "$site/$module" ] || missing+=("$module"); done
-  if [ -z "${Torch_DIR:-}" ] && ! compgen -G "$site/torch-$torch_version*.dist-info" >/dev/null; then
+  if [ -z "${Torch_DIR:-}" ] && ! compgen -G "$site/torch-$torch_version*.dist-info" >/dev/null
+  then
     missing+=("torch==$torch_version")
   fi
   [ ${#missing[@]} -eq 0 ] && return
