@@ -13,8 +13,8 @@ namespace fourfold {
 
 /// `data tokenizer`: trains a byte-level BPE tokenizer on text and writes a tokenizer.json.
 struct TrainTokenizerOptions {
-  std::vector<std::string> inputs;  ///< Text files, or .jsonl with the text in `json_field`.
-  std::string output;
+  std::vector<std::string> inputs{};  ///< Text files, or .jsonl with the text in `json_field`.
+  std::string output{};
   std::int64_t vocab_size = 0;  ///< With the 256 bytes and the end-of-text token.
   TokenizerPattern pattern = TokenizerPattern::kGpt2;
   std::string json_field = "text";
@@ -27,9 +27,9 @@ void train_tokenizer(const TrainTokenizerOptions& options, const Log& log);
 /// every (1 / valid_fraction)-th is held out; with fewer, the last part of the text is, cut at a
 /// line end. Memory does not grow with the input.
 struct PrepareDataOptions {
-  std::vector<std::string> inputs;
-  std::string tokenizer;
-  std::string output;
+  std::vector<std::string> inputs{};
+  std::string tokenizer{};
+  std::string output{};
   double valid_fraction = 0;  ///< In [0, 1).
   std::string json_field = "text";
   int threads = 0;  ///< 0: one per core.
@@ -38,8 +38,8 @@ void prepare_data(const PrepareDataOptions& options, const Log& log);
 
 /// `data show`: what describe_data() of data_set.h says.
 struct ShowDataOptions {
-  std::string prefix;
-  std::string tokenizer;  ///< Empty: show ids only.
+  std::string prefix{};
+  std::string tokenizer{};  ///< Empty: show ids only.
   std::int64_t tokens = 64;
 };
 std::string show_data(const ShowDataOptions& options);

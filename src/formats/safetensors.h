@@ -22,9 +22,9 @@ inline constexpr std::uint64_t kSafetensorsMaxHeaderBytes = 100'000'000;
 inline constexpr std::uint64_t kSafetensorsLengthBytes = 8;
 
 struct SafetensorsEntry {
-  std::string name;
-  std::string dtype;  ///< The format's name: "F32", "BF16", "I64", ...
-  std::vector<std::int64_t> shape;
+  std::string name{};
+  std::string dtype{};  ///< The format's name: "F32", "BF16", "I64", ...
+  std::vector<std::int64_t> shape{};
   std::uint64_t begin = 0;  ///< First byte, counted from the start of the data.
   std::uint64_t end = 0;    ///< One past the last byte.
 

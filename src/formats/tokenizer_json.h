@@ -19,7 +19,7 @@ std::string_view tokenizer_pattern_regex(TokenizerPattern pattern);
 /// A token that is found in the text itself, before it is cut into words.
 struct AddedToken {
   std::int32_t id = 0;
-  std::string content;
+  std::string content{};
   bool single_word = false;  ///< Only between characters that are no letters, digits or "_".
   bool lstrip = false;       ///< Swallows white space before it.
   bool rstrip = false;       ///< Swallows white space after it.
