@@ -40,8 +40,8 @@ Command prepare_command() {
           {"--output", "PREFIX", "path of the token files without .bin and .idx", &o->output, true},
           {"--valid-fraction", "F", "share that is held out", &o->valid_fraction, false, 0, 0.99},
       },
-      {"fourfold data prepare --input data/kjv.txt --tokenizer data/tokenizer.json "
-       "--output data/kjv --valid-fraction 0.05"},
+      {"fourfold data prepare --input data/kjv.txt --tokenizer data/tokenizer.json \\",
+       "    --output data/kjv --valid-fraction 0.05"},
       [o] { return call_runtime("fourfold_data_prepare", *o); }};
 }
 
