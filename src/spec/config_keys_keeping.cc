@@ -49,7 +49,8 @@ std::vector<ConfigKey> keeping_keys() {
   for (auto part : {checkpoint_keys(), fault_keys()}) {
     keys.insert(keys.end(), part.begin(), part.end());
   }
-  keys.push_back(later_key("log.tensorboard", false, "TensorBoard events in tb/"));
+  keys.push_back(key("log.tensorboard", FF_FIELD(log.tensorboard),
+                     {.doc = "write TensorBoard events in tb/"}));
   keys.push_back(
       key("log.report", FF_FIELD(log.report), {.doc = "write report.html at the end of the run"}));
   keys.push_back(later_key("machine.file", std::string(), "machine file, as `bench` writes it"));

@@ -75,6 +75,7 @@ struct CheckpointSpec {
 };
 
 struct LogSpec {
+  bool tensorboard = true;  ///< Events in tb/.
   bool report = true;
 };
 

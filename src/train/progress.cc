@@ -31,7 +31,7 @@ void Progress::step(const StepRecord& r) {
                         ? r.step_seconds
                         : smooth_seconds_ + kSmoothing * (r.step_seconds - smooth_seconds_);
   if (options_.json) {
-    fmt::print("{}\n", to_json(r));
+    fmt::print("{}\n", to_json(r).text());
     std::fflush(stdout);
     return;
   }
@@ -56,7 +56,7 @@ void Progress::step(const StepRecord& r) {
 
 void Progress::validation(const ValidationRecord& r) {
   if (options_.json) {
-    fmt::print("{}\n", to_json(r));
+    fmt::print("{}\n", to_json(r).text());
     std::fflush(stdout);
     return;
   }

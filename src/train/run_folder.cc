@@ -42,16 +42,8 @@ RunFolder::RunFolder(const RunSpec& run) : dir_(run.dir) {
   }
   std::filesystem::rename(config + ".tmp", config, error);
   if (error) throw cannot("write", config, error.message());
-  metrics_ = open(metrics(), "a");
+  metrics_.emplace(metrics());
   log_ = open(dir_ + "/log.txt", "a");
-}
-
-void RunFolder::append_metrics(const std::string& line) {
-  const std::string whole = line + "\n";
-  if (std::fwrite(whole.data(), 1, whole.size(), metrics_.get()) != whole.size() ||
-      std::fflush(metrics_.get()) != 0) {
-    throw cannot("write", metrics(), std::strerror(errno));
-  }
 }
 
 Log RunFolder::log() {

@@ -3,10 +3,12 @@
 #include <cstdio>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "formats/json_lines.h"
 #include "spec/run_spec.h"
 
 namespace fourfold {
@@ -23,7 +25,7 @@ class RunFolder {
   std::string metrics() const { return dir_ + "/metrics.jsonl"; }
 
   /// A line of metrics.jsonl, flushed.
-  void append_metrics(const std::string& line);
+  void append_metrics(const JsonLine& line) { metrics_->write(line); }
   /// Writes to log.txt, and warnings and errors to stderr. Safe from several threads.
   Log log();
 
@@ -35,7 +37,7 @@ class RunFolder {
   static File open(const std::string& path, const char* mode);
 
   std::string dir_;
-  File metrics_;
+  std::optional<JsonLinesFile> metrics_;
   File log_;
   std::mutex log_mutex_;
 };

@@ -1,25 +1,36 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "formats/tensorboard.h"
 #include "train/progress.h"
 #include "train/run_folder.h"
 
 namespace fourfold {
 
-/// What rank 0 tells the world of a run: stdout, metrics.jsonl, log.txt.
+/// What rank 0 tells the world of a run: stdout, metrics.jsonl, log.txt, TensorBoard.
 class RunOutput {
  public:
-  RunOutput(RunFolder& folder, const Progress::Options& options)
-      : folder_(folder), progress_(options), log_(folder.log()) {}
+  RunOutput(RunFolder& folder, const Progress::Options& options, bool tensorboard)
+      : folder_(folder), progress_(options), log_(folder.log()) {
+    if (tensorboard) events_.emplace(folder.dir() + "/tb");
+  }
 
   void step(const StepRecord& record) {
     folder_.append_metrics(to_json(record));
     progress_.step(record);
+    if (!events_) return;
+    events_->add_scalar("train/loss", record.step, record.loss);
+    events_->add_scalar("train/grad_norm", record.step, record.grad_norm);
+    events_->add_scalar("train/lr", record.step, record.lr);
+    events_->add_scalar("speed/tokens_per_second", record.step, record.tokens_per_second);
+    events_->add_scalar("speed/mfu", record.step, record.mfu);
   }
   void validation(const ValidationRecord& record) {
     folder_.append_metrics(to_json(record));
     progress_.validation(record);
+    if (events_) events_->add_scalar("valid/loss", record.step, record.val_loss);
   }
   /// A line for people, kept in the log as well.
   void say(const std::string& text) {
@@ -33,6 +44,7 @@ class RunOutput {
   RunFolder& folder_;
   Progress progress_;
   Log log_;
+  std::optional<TensorBoardWriter> events_;
 };
 
 }  // namespace fourfold

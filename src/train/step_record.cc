@@ -1,25 +1,23 @@
 #include "train/step_record.h"
 
-#include <nlohmann/json.hpp>
-
 namespace fourfold {
 
-std::string to_json(const StepRecord& r) {
-  nlohmann::ordered_json line{{"step", r.step},
-                              {"loss", r.loss},
-                              {"grad_norm", r.grad_norm},
-                              {"lr", r.lr},
-                              {"tokens", r.tokens},
-                              {"tokens_per_second", r.tokens_per_second},
-                              {"step_seconds", r.step_seconds},
-                              {"mfu", r.mfu}};
-  if (r.skipped) line["skipped"] = true;
-  return line.dump();
+JsonLine to_json(const StepRecord& r) {
+  JsonLine line;
+  line.add("step", r.step)
+      .add("loss", r.loss)
+      .add("grad_norm", r.grad_norm)
+      .add("lr", r.lr)
+      .add("tokens", r.tokens)
+      .add("tokens_per_second", r.tokens_per_second)
+      .add("step_seconds", r.step_seconds)
+      .add("mfu", r.mfu);
+  if (r.skipped) line.add("skipped", true);
+  return line;
 }
 
-std::string to_json(const ValidationRecord& r) {
-  return nlohmann::ordered_json{{"step", r.step}, {"val_loss", r.val_loss}, {"tokens", r.tokens}}
-      .dump();
+JsonLine to_json(const ValidationRecord& r) {
+  return JsonLine().add("step", r.step).add("val_loss", r.val_loss).add("tokens", r.tokens);
 }
 
 }  // namespace fourfold

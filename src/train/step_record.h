@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string>
+
+#include "formats/json_lines.h"
 
 namespace fourfold {
 
@@ -26,8 +26,8 @@ struct ValidationRecord {
   std::int64_t tokens = 0;  ///< Trained on so far.
 };
 
-/// A line of metrics.jsonl (without the line's end), numbers in full precision.
-std::string to_json(const StepRecord& record);
-std::string to_json(const ValidationRecord& record);
+/// A line of metrics.jsonl.
+JsonLine to_json(const StepRecord& record);
+JsonLine to_json(const ValidationRecord& record);
 
 }  // namespace fourfold

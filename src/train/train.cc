@@ -13,6 +13,7 @@
 #include "train/dry_run.h"
 #include "train/launch.h"
 
+#include "train/run_report.h"
 #include "train/trainer.h"
 
 namespace fourfold {
@@ -95,7 +96,8 @@ int train_command(const TrainOptions& options) {
   if (launch.speaks) {
     folder = std::make_unique<RunFolder>(run);
     output = std::make_unique<RunOutput>(
-        *folder, Progress::Options{run.train.steps, run.train.log_interval, options.json});
+        *folder, Progress::Options{run.train.steps, run.train.log_interval, options.json},
+        run.log.tensorboard);
     announce(run, launch, data, *output);
   }
   const TrainerShared shared{run,   data.train, data.valid.get(), signals,
@@ -103,6 +105,7 @@ int train_command(const TrainOptions& options) {
   const int code = train_ranks(run, launch, shared);
   if (!output) return code;
   output->finish();
+  if (run.log.report) output->say(fmt::format("report {}", write_run_report(run)));
 
   return code;
 }

@@ -21,14 +21,14 @@ TEST(StepRecord, JsonKeepsEveryBit) {
   r.step = 12;
   r.loss = 0.1 + 0.2;
   r.grad_norm = 1.0 / 3;
-  const auto line = nlohmann::json::parse(to_json(r));
+  const auto line = nlohmann::json::parse(to_json(r).text());
   EXPECT_EQ(line["loss"].get<double>(), 0.1 + 0.2);
   EXPECT_EQ(line["grad_norm"].get<double>(), 1.0 / 3);
   for (const char* key : {"step", "lr", "tokens", "tokens_per_second", "step_seconds", "mfu"}) {
     EXPECT_TRUE(line.contains(key)) << key;
   }
   EXPECT_FALSE(line.contains("skipped"));
-  EXPECT_EQ(nlohmann::json::parse(to_json(ValidationRecord{7, 2.5, 90}))["val_loss"], 2.5);
+  EXPECT_EQ(nlohmann::json::parse(to_json(ValidationRecord{7, 2.5, 90}).text())["val_loss"], 2.5);
 }
 
 TEST(RunFolder, AppendsAcrossRestarts) {
@@ -37,10 +37,12 @@ TEST(RunFolder, AppendsAcrossRestarts) {
   std::filesystem::remove_all(dir);
   RunSpec run = testing::run_of(testing::tiny_gpt(), 2);
   run.dir = (dir / "deep/er").string();
-  for (int start = 0; start < 2; ++start) RunFolder(run).append_metrics(std::to_string(start));
+  for (int start = 0; start < 2; ++start) {
+    RunFolder(run).append_metrics(JsonLine().add("start", start));
+  }
   std::ifstream file(run.dir + "/metrics.jsonl");
   std::string text{std::istreambuf_iterator<char>(file), {}};
-  EXPECT_EQ(text, "0\n1\n");
+  EXPECT_EQ(text, "{\"start\": 0}\n{\"start\": 1}\n");
   EXPECT_TRUE(std::filesystem::exists(run.dir + "/config.toml"));
   std::filesystem::remove_all(dir);
 }
