@@ -1,3 +1,9 @@
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include <string>
 
 #include "kernels/vector/tables.h"
@@ -42,15 +48,44 @@ FF_DECLARE_FILLS(DEFAULT)
 #if defined(__x86_64__)
 FF_DECLARE_FILLS(AVX2)
 FF_DECLARE_FILLS(AVX512)
+namespace AVX512 {
+void fill_amx(AttentionTable<BFloat16>& table);
+}  // namespace AVX512
+
+namespace {
+
+// Whether the processor has AMX for bf16 and the system grants this process the tiles' state.
+bool may_use_amx() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;  // Leaf 7, EDX.
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+  if ((d & kAmxBf16) == 0 || (d & kAmxTile) == 0) return false;
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM.
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+bool has_avx512() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+
+}  // namespace
 #endif
 
 const KernelTables* tables_of(Capability capability) {
 #if defined(__x86_64__)
+  if (capability == Capability::kAmx) {
+    static const bool runs = has_avx512() && may_use_amx();
+    static const KernelTables amx = [] {
+      KernelTables tables = AVX512::build();
+      AVX512::fill_amx(tables.attention.bf16);
+      return tables;
+    }();
+    return runs ? &amx : nullptr;
+  }
   if (capability == Capability::kAvx512) {
     static const KernelTables avx512 = AVX512::build();
-    const bool runs = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-    return runs ? &avx512 : nullptr;
+    return has_avx512() ? &avx512 : nullptr;
   }
   if (capability == Capability::kAvx2) {
     static const KernelTables avx2 = AVX2::build();
@@ -65,7 +100,8 @@ const KernelTables& tables() {
   static const KernelTables* const chosen = [] {
     const std::string name = at::get_cpu_capability();
     const KernelTables* best = nullptr;
-    if (name == "AVX512") best = tables_of(Capability::kAvx512);
+    if (name == "AVX512") best = tables_of(Capability::kAmx);
+    if (best == nullptr && name == "AVX512") best = tables_of(Capability::kAvx512);
     if (best == nullptr && name.starts_with("AVX")) best = tables_of(Capability::kAvx2);
     return best != nullptr ? best : tables_of(Capability::kDefault);
   }();

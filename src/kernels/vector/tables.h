@@ -139,7 +139,7 @@ struct KernelTables {
   ForBoth<AttentionTable> attention;
 };
 
-enum class Capability { kDefault, kAvx2, kAvx512 };
+enum class Capability { kDefault, kAvx2, kAvx512, kAmx };  // AMX: AVX-512 with AMX for bf16.
 
 /// The tables of a capability; null where this CPU cannot run it or the build has no such code.
 const KernelTables* tables_of(Capability capability);

@@ -10,7 +10,7 @@ namespace {
 
 std::vector<const KernelTables*> vector_tables() {
   std::vector<const KernelTables*> present;
-  for (Capability c : {Capability::kAvx2, Capability::kAvx512}) {
+  for (Capability c : {Capability::kAvx2, Capability::kAvx512, Capability::kAmx}) {
     if (tables_of(c) != nullptr) present.push_back(tables_of(c));
   }
   return present;
@@ -39,7 +39,8 @@ void expect_same_bits(const char* what, F f) {
 
 TEST(Capability, OneIsChosen) {
   bool known = false;
-  for (Capability c : {Capability::kDefault, Capability::kAvx2, Capability::kAvx512}) {
+  for (Capability c :
+       {Capability::kDefault, Capability::kAvx2, Capability::kAvx512, Capability::kAmx}) {
     known = known || tables_of(c) == &tables();
   }
   EXPECT_TRUE(known);
