@@ -103,6 +103,8 @@ void crash_everywhere(int ranks) {
       ASSERT_TRUE(fs.crashed());
       ASSERT_NE(failure, "") << k;
       fs.power_loss(survival, number + static_cast<unsigned>(k) * 100);
+      // Nothing that could be taken for a checkpoint is less than a whole one.
+      ASSERT_THAT(checkpoint_verify(fs, "run").value().problems, IsEmpty()) << k;
       const std::string loaded = run.load();
       ASSERT_TRUE(loaded == std::to_string(kOld) || loaded == std::to_string(kNew))
           << "operation " << k << ", survivor " << number << ": " << loaded;
@@ -115,6 +117,29 @@ void crash_everywhere(int ranks) {
   // A crash early leaves the old one, one in the retention the new one.
   EXPECT_GT(old_loaded, 0);
   EXPECT_GT(new_loaded, 0);
+}
+
+/// Data, then directory, then manifest, then pointer, each synced before the next: on a file system
+/// of several machines a later sync of another does not make up for a missing one.
+TEST(CheckpointCrash, ThingsReachTheDiskInOrder) {
+  MemoryFs fs;
+  ASSERT_EQ(TestRun(fs, 1).save(kOld), "");
+  std::vector<std::string> expected = {"make run/checkpoints",
+                                       "make run/checkpoints/step-00000001"};
+  const auto atomic_write = [&](const std::string& folder, const std::string& name) {
+    const std::string path = join_path(folder, name), temporary = path + kTemporarySuffix;
+    for (const char* action : {"make ", "write ", "sync ", "close "}) {
+      expected.push_back(action + temporary);
+    }
+    expected.push_back("rename to " + path);
+    expected.push_back("sync " + folder);
+  };
+  const std::string folder = "run/checkpoints/step-00000001";
+  atomic_write(folder, "rank-00000.dense.safetensors");
+  atomic_write(folder, "config.toml");
+  atomic_write(folder, "manifest.json");
+  atomic_write("run/checkpoints", "CURRENT");
+  EXPECT_EQ(fs.trace(), expected);
 }
 
 TEST(CheckpointCrash, EveryOperationOfOneRank) { crash_everywhere(1); }

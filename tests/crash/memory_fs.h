@@ -30,6 +30,8 @@ class MemoryFs final : public Fs {
 
   long operations() const { return operations_; }
   bool crashed() const { return crashed_; }
+  /// All operations so far: "sync PATH" for example.
+  const std::vector<std::string>& trace() const { return trace_; }
 
   /// Starts again after a crash with what survived; the number decides what that is (kSome).
   void power_loss(Survival survival, unsigned number) {
@@ -132,14 +134,17 @@ class MemoryFs final : public Fs {
     if (live_.contains(path)) change(parent_path(path), {{path, std::nullopt}});
   }
 
+  /// One operation for each name, as it is on a disk; those that sort last go first.
   void remove_tree(const std::string& path) override {
     const std::lock_guard lock(mutex_);
-    operation("remove", path);
-    Change removed;
+    std::vector<std::string> doomed;
     for (const auto& [entry, inode] : live_) {
-      if (entry == path || entry.starts_with(path + "/")) removed.push_back({entry, std::nullopt});
+      if (entry == path || entry.starts_with(path + "/")) doomed.push_back(entry);
     }
-    change(parent_path(path), removed);
+    for (auto entry = doomed.rbegin(); entry != doomed.rend(); ++entry) {
+      operation("remove", *entry);
+      change(parent_path(*entry), {{*entry, std::nullopt}});
+    }
   }
 
   bool exists(const std::string& path) const override {
@@ -263,6 +268,7 @@ class MemoryFs final : public Fs {
   void operation(const char* action, const std::string& path) {
     if (crashed_) throw fs_error(EIO, action, path);
     ++operations_;
+    trace_.push_back(std::string(action) + " " + path);
     if (operations_ == crash_at) {
       crashed_ = true;
       throw fs_error(EIO, action, path);
@@ -303,6 +309,7 @@ class MemoryFs final : public Fs {
   Names durable_;                                        ///< What is on the disk for certain.
   std::map<std::string, std::vector<Pending>> pending_;  ///< By directory, in order.
   long operations_ = 0;
+  std::vector<std::string> trace_;
   bool crashed_ = false;
   mutable int open_files_ = 0;
 };

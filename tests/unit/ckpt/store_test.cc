@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "ckpt/catalog.h"
 #include "ckpt/commands.h"
+#include "ckpt/tensor_file.h"
 #include "tests/crash/memory_fs.h"
 #include "tests/crash/state_fixture.h"
 
@@ -249,6 +251,39 @@ TEST_F(StoreTest, LoadingByNameChangesNothing) {
             ErrorKind::kNoCheckpoint);
   EXPECT_EQ(fs_.operations(), operations);
   EXPECT_EQ(fs_.files(), before);
+}
+
+/// A well-formed checkpoint that lacks elements, or holds some twice, fills no tensor.
+TEST_F(StoreTest, EachElementMustComeExactlyOnce) {
+  float data[12] = {}, out[12] = {};
+  const auto load = [&](std::vector<const char*> boxes, const char* wanted) -> std::string {
+    fs_.remove_tree("hand");
+    fs_.make_directories("hand/step-00000001");
+    Manifest manifest;
+    manifest.id = {Step(1), 0};
+    manifest.tensors = {{"w", "master", DType::kF32, TensorClass::kDense, {4, 3}}};
+    int rank = 0;
+    for (const char* box : boxes) {
+      const RegionSource source{"w@master", DType::kF32, *Region::parse(box), data};
+      manifest.files.push_back(
+          write_tensor_file(fs_, "hand/step-00000001", dense_file_name(rank++), {&source, 1}, {}));
+    }
+    commit_checkpoint(fs_, "hand", manifest, "");
+    StateTensor tensor;
+    tensor.name = "w";
+    tensor.kind = "master";
+    tensor.shape = {4, 3};
+    tensor.region = *Region::parse(wanted);
+    tensor.data = out;
+    CheckpointStore store(fs_, "hand");
+    const auto loaded = store.load(*world_, "", {&tensor, 1});
+    return loaded ? "" : loaded.error().what();
+  };
+  EXPECT_EQ(load({"[0:3,0:3]", "[3:4,0:3]"}, "[1:4,0:2]"), "");
+  EXPECT_EQ(load({"[0:3,0:3]"}, "[1:3,0:2]"), "") << "what is not wanted may be missing";
+  EXPECT_THAT(load({"[0:3,0:3]"}, "[1:4,0:2]"), HasSubstr("w@master: 2 of 6 elements are missing"));
+  EXPECT_THAT(load({"[0:3,0:3]", "[2:4,0:3]"}, "[0:4,0:3]"), HasSubstr("hold the same elements"));
+  EXPECT_THAT(load({"[0:12]"}, "[0:4,0:3]"), HasSubstr("another dtype or rank"));
 }
 
 TEST_F(StoreTest, RegionsThatAreNotTheWholeAreNotSaved) {
