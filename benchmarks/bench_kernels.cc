@@ -58,7 +58,6 @@ namespace kn = fourfold::kernels;
 using fourfold::BFloat16;
 
 std::string filter;
-
 double milliseconds(const std::function<void()>& f) {
   const auto start = std::chrono::steady_clock::now();
   f();
@@ -86,7 +85,6 @@ void compare(const std::string& name, const std::function<void()>& ours,
 
 template <class T>
 constexpr at::ScalarType kType = std::is_same_v<T, float> ? at::kFloat : at::kBFloat16;
-
 at::Tensor empty(std::vector<std::int64_t> shape, at::ScalarType type) {
   return ops::empty_memory_format::call(c10::fromIntArrayRefSlow(shape), type, std::nullopt,
                                         std::nullopt, std::nullopt, std::nullopt);
@@ -272,6 +270,27 @@ void bench_attention(std::int64_t batch, std::int64_t heads, std::int64_t seq, s
 }
 
 template <class T>
+void bench_generation() {
+  constexpr std::int64_t kBatch = 4, kHeads = 8, kKeys = 1024, kDim = 64;
+  const at::Tensor q = normal({kBatch, kHeads, 1, kDim}, kType<T>);
+  const at::Tensor k = normal({kBatch, kHeads, kKeys, kDim}, kType<T>);
+  at::Tensor out = empty({kBatch, kHeads * kDim}, kType<T>);
+  const auto cache = kn::cache_heads<const T>(data<T>(k), kHeads, kKeys, kDim);
+  compare(
+      named<T>("attention of 1 query, 1024 keys"),
+      [&] {
+        kn::attention_forward<T>({kBatch, 1, kKeys, kHeads, kHeads, kDim},
+                                 kn::dense_heads<const T>(data<T>(q), 1, kHeads, kDim), cache,
+                                 cache, kn::dense_heads(data<T>(out), 1, kHeads, kDim), nullptr,
+                                 {});
+      },
+      [&] {
+        ops::_scaled_dot_product_flash_attention_for_cpu::call(q, k, k, 0.0, false, std::nullopt,
+                                                               std::nullopt);
+      });
+}
+
+template <class T>
 void bench_cross_entropy(std::int64_t rows, std::int64_t vocab) {
   const at::Tensor logits = normal({rows, vocab}, kType<T>);
   at::Tensor work = logits.clone();
@@ -362,6 +381,7 @@ void bench_type() {
   bench_dropout_and_passes<T>();
   bench_attention<T>(8, 8, 256, 64);
   bench_attention<T>(2, 8, 1024, 64);
+  bench_generation<T>();
   bench_cross_entropy<T>(1024, 8192);
   bench_cross_entropy<T>(256, 50304);
 }

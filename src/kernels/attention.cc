@@ -7,6 +7,9 @@
 namespace fourfold::kernels {
 namespace {
 
+// Up to so many queries the keys are read in place; more are worth packing them.
+constexpr std::int64_t kFewQueries = 4;
+
 void check(const AttentionShape& s, const AttentionDropout& dropout) {
   FF_CHECK(s.kv_heads > 0 && s.heads % s.kv_heads == 0, "{} query heads over {} key heads", s.heads,
            s.kv_heads);
@@ -69,12 +72,14 @@ void attention_forward(const AttentionShape& shape, HeadView<const T> q, HeadVie
   check(shape, dropout);
   const AttentionTable<T>& table = tables().attention.get<T>();
   const std::int64_t group = shape.heads / shape.kv_heads;
+  const bool few = shape.queries <= kFewQueries && shape.keys > shape.queries;
   const HeadTask<T> first = task_of(shape, q, k, v, lse, {}, 0, 0);
   for_heads(shape, table.forward_scratch(first),
             [&](std::int64_t batch, std::int64_t kv_head, float* scratch) {
               HeadTask<T> task = task_of(shape, q, k, v, lse, dropout, batch, kv_head);
               task.out_head_stride = out.head_stride;
-              table.forward(task, head_of(out, batch, kv_head * group), out.row_stride, scratch);
+              const auto forward = few ? table.forward_few : table.forward;
+              forward(task, head_of(out, batch, kv_head * group), out.row_stride, scratch);
             });
 }
 

@@ -19,6 +19,18 @@ FF_INLINE void pack_rows(const T* from, std::int64_t stride, std::int64_t rows, 
   }
 }
 
+// rows x dim of padded floats to strided T, times `factor`.
+template <class T>
+FF_INLINE void unpack_rows(const float* from, std::int64_t rows, std::int64_t dim, float factor,
+                           T* to, std::int64_t stride) {
+  const std::int64_t width = padded(dim);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for_lanes(dim, [&](std::int64_t i, auto count) {
+      store(to + row * stride + i, load(from + row * width + i, count) * splat(factor), count);
+    });
+  }
+}
+
 // The transpose in blocks of kBlock rows: element (row, i) goes to block row / kBlock, [i][row].
 // Rows beyond the last are zeros.
 template <class T>
@@ -113,15 +125,66 @@ void forward(const HeadTask<T>& task, T* out, std::int64_t out_stride, float* sc
       pack_rows(head_q + query * task.q_stride, task.q_stride, rows, dim, scale, q);
       forward_queries(task, head, query, rows, q, k_transposed, v, scores, sums, softmax);
       for (std::int64_t row = 0; row < rows; ++row) {
-        const F inverse = splat(1.0f / softmax.sum[row]);
-        for_lanes(dim, [&](std::int64_t i, auto count) {
-          store(head_out + (query + row) * out_stride + i,
-                load(sums + row * width + i, count) * inverse, count);
-        });
+        unpack_rows(sums + row * width, 1, dim, 1.0f / softmax.sum[row],
+                    head_out + (query + row) * out_stride, 0);
         if (task.lse != nullptr) {
           task.lse[head * task.queries + query + row] =
               softmax.max[row] + std::log(softmax.sum[row]);
         }
+      }
+    }
+  }
+}
+
+// One query of one head, straight from the strided keys and values: for a few queries over a long
+// cache, packing would cost more than the products. `out` holds padded sums.
+template <class T>
+FF_INLINE void forward_query(const HeadTask<T>& task, std::int64_t head, std::int64_t query,
+                             const float* q, const Masking& masking, float* out, float& max,
+                             float& sum_of_exps) {
+  const std::int64_t dim = task.head_dim, width = padded(dim);
+  const std::int64_t position = task.keys - task.queries + query;
+  alignas(64) float scores[kBlock];
+  for (std::int64_t key = 0; key <= position; key += kBlock) {
+    const std::int64_t seen = std::min(kBlock, position + 1 - key);
+    for (std::int64_t j = 0; j < seen; ++j) {
+      const T* k = task.k + (key + j) * task.k_stride;
+      F dot{};
+      for_lanes(dim, [&](std::int64_t i, auto count) {
+        dot = fma(load(q + i, All{}), load(k + i, count), dot);  // Padded with zeros.
+      });
+      scores[j] = sum(dot);
+    }
+    const std::int64_t vectors = padded(seen) / kLanes;
+    softmax_row(scores, seen, vectors, max, sum_of_exps, out, width);
+    if (task.dropout.p > 0) {
+      drop_row(task, masking, task.head + head, position, key, vectors, scores);
+    }
+    for (std::int64_t j = 0; j < seen; ++j) {
+      const T* v = task.v + (key + j) * task.v_stride;
+      for_lanes(dim, [&](std::int64_t i, auto count) {
+        store(out + i, fma(splat(scores[j]), load(v + i, count), load(out + i, All{})), All{});
+      });
+    }
+  }
+}
+
+template <class T>
+void forward_few(const HeadTask<T>& task, T* out, std::int64_t out_stride, float* scratch) {
+  const std::int64_t dim = task.head_dim, width = padded(dim);
+  const float scale = 1.0f / std::sqrt(static_cast<float>(dim));
+  const Masking masking = task.dropout.p > 0 ? masking_of(task) : Masking{};
+  float *q = scratch, *sums = scratch + width;
+  for (std::int64_t head = 0; head < task.group; ++head) {
+    for (std::int64_t query = 0; query < task.queries; ++query) {
+      float max = kMasked, sum_of_exps = 0;
+      pack_rows(task.q + head * task.q_head_stride + query * task.q_stride, 0, 1, dim, scale, q);
+      std::fill(sums, sums + width, 0.0f);
+      forward_query(task, head, query, q, masking, sums, max, sum_of_exps);
+      T* to = out + head * task.out_head_stride + query * out_stride;
+      unpack_rows(sums, 1, dim, 1.0f / sum_of_exps, to, 0);
+      if (task.lse != nullptr) {
+        task.lse[head * task.queries + query] = max + std::log(sum_of_exps);
       }
     }
   }
@@ -222,18 +285,6 @@ FF_INLINE BackwardBuffers buffers_of(const HeadTask<T>& task, float* scratch) {
   return b;
 }
 
-// rows x dim of padded floats to strided T, times `factor`.
-template <class T>
-FF_INLINE void unpack_rows(const float* from, std::int64_t rows, std::int64_t dim, float factor,
-                           T* to, std::int64_t stride) {
-  const std::int64_t width = padded(dim);
-  for (std::int64_t row = 0; row < rows; ++row) {
-    for_lanes(dim, [&](std::int64_t i, auto count) {
-      store(to + row * stride + i, load(from + row * width + i, count) * splat(factor), count);
-    });
-  }
-}
-
 template <class T>
 void backward(const HeadTask<T>& task, const T* out, const T* dout, std::int64_t out_stride, T* dq,
               T* dk, T* dv, std::int64_t dq_stride, std::int64_t dk_stride, std::int64_t dv_stride,
@@ -268,7 +319,7 @@ void backward(const HeadTask<T>& task, const T* out, const T* dout, std::int64_t
 
 template <class T>
 AttentionTable<T> table() {
-  return {forward_scratch<T>, backward_scratch<T>, forward<T>, backward<T>};
+  return {forward_scratch<T>, backward_scratch<T>, forward<T>, forward_few<T>, backward<T>};
 }
 
 }  // namespace

@@ -354,7 +354,8 @@ void backward(const Task& task, const BFloat16* out, const BFloat16* dout, std::
 }  // namespace
 
 void fill_amx(AttentionTable<BFloat16>& table) {
-  table = {forward_scratch, backward_scratch, forward, backward};
+  // A few queries don't fill tiles: forward_few stays.
+  table = {forward_scratch, backward_scratch, forward, table.forward_few, backward};
 }
 
 }  // namespace fourfold::kernels::CPU_CAPABILITY

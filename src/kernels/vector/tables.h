@@ -101,10 +101,12 @@ struct HeadTask {
 };
 template <class T>
 struct AttentionTable {
-  /// Floats of scratch that the next two need.
+  /// Floats of scratch that forward (either) and backward need.
   std::int64_t (*forward_scratch)(const HeadTask<T>& task);
   std::int64_t (*backward_scratch)(const HeadTask<T>& task);
   void (*forward)(const HeadTask<T>& task, T* out, std::int64_t out_stride, float* scratch);
+  /// The same for a few queries over many keys, without packing them.
+  void (*forward_few)(const HeadTask<T>& task, T* out, std::int64_t out_stride, float* scratch);
   void (*backward)(const HeadTask<T>& task, const T* out, const T* dout, std::int64_t out_stride,
                    T* dq, T* dk, T* dv, std::int64_t dq_stride, std::int64_t dk_stride,
                    std::int64_t dv_stride, float* scratch);

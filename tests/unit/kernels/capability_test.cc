@@ -126,6 +126,8 @@ TYPED_TEST(CapabilityTest, AttentionAgrees) {
                            grads.data() + seq * dim, grads.data() + 2 * seq * dim, dim, dim, dim,
                            scratch.data());
             grads.insert(grads.end(), out.begin(), out.end());
+            table.forward_few(task, out.data(), dim, scratch.data());
+            grads.insert(grads.end(), out.begin(), out.end());
             return grads;
           });
     }
