@@ -90,6 +90,10 @@ int train_command(const TrainOptions& options) {
     return 0;
   }
   const SignalWatch signals;
+  if (run.data.train.empty()) {
+    throw Error(ErrorKind::kUsage, "data.train is not given",
+                "the prefix of token files, as 'fourfold data prepare' writes them");
+  }
   const RunData data(run);
   std::unique_ptr<RunFolder> folder;
   std::unique_ptr<RunOutput> output;
