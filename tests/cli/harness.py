@@ -57,7 +57,8 @@ class Case(unittest.TestCase):
     def run_program(self, *arguments, **more):
         environment = {**os.environ, "NO_COLOR": "1", **more}
         return subprocess.run([PROGRAM, *map(str, arguments)], cwd=self.folder, env=environment,
-                              capture_output=True, text=True, timeout=SECONDS, check=False)
+                              capture_output=True, text=True, errors="replace", timeout=SECONDS,
+                              check=False)
 
     def succeed(self, *arguments, **more):
         done = self.run_program(*arguments, **more)
