@@ -119,15 +119,14 @@ void split_text(TextReader& reader, std::int64_t train_bytes, DataSetWriter& tra
     const std::size_t line_end =
         train_bytes <= size ? piece.text.find('\n', from) : std::string::npos;
     train_bytes -= size;
-    if (line_end != std::string::npos && line_end + 1 < piece.text.size()) {
+    if (line_end != std::string::npos) {
       train.add({piece.text.substr(0, line_end + 1), /*ends_document=*/true});
       valid.add({piece.text.substr(line_end + 1), piece.ends_document});
       reached = true;
       continue;
     }
-    reached = train_bytes <= 0 && (piece.ends_document || line_end != std::string::npos);
+    reached = train_bytes <= 0 && piece.ends_document;
     train.add(std::move(piece));
-    if (reached) train.end_open_document();
   }
 }
 
