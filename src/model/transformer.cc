@@ -19,10 +19,10 @@ EmbeddingSpec embedding_spec(const ModelSpec& spec) {
   return e;
 }
 
-ParameterSpec head_spec(const ModelSpec& spec) {
+ParameterSpec head_spec(const ModelSpec& spec, HeadLayout layout) {
   ParameterSpec p;
   p.name = "lm_head.weight";
-  p.layout = {{spec.vocab, spec.hidden}, {{{Axis::kX}, 0}, {{Axis::kY}, 0}}};
+  p.layout = VocabLoss::head_weight_layout(spec.vocab, spec.hidden, layout);
   p.init = {Init::Kind::kNormal, static_cast<float>(spec.init_std)};
   return p;
 }
@@ -30,19 +30,21 @@ ParameterSpec head_spec(const ModelSpec& spec) {
 }  // namespace
 
 Transformer::Transformer(const ParallelContext& context, const ModelSpec& spec,
-                         RecomputePlan recompute)
+                         const TransformerOptions& options)
     : context_(context),
       spec_(spec),
-      recompute_(recompute),
+      recompute_(options.recompute),
       embedding_(context, embedding_spec(spec)),
       final_norm_(context, norm_spec(spec, "model.norm")) {
   for (int i = 0; i < spec.layers; ++i) {
     blocks_.push_back(std::make_unique<Block>(context, spec, i));
   }
   if (!spec.tie_embeddings) {
-    head_ = std::make_unique<WeightBlock>(context, std::vector<ParameterSpec>{head_spec(spec)});
+    head_ = std::make_unique<WeightBlock>(
+        context, std::vector<ParameterSpec>{head_spec(spec, options.head_layout)});
   }
-  loss_ = std::make_unique<VocabLoss>(context, head_ ? *head_ : embedding_.table());
+  loss_ = std::make_unique<VocabLoss>(context, head_ ? *head_ : embedding_.table(),
+                                      options.head_layout, spec.tie_embeddings);
   collect_parameters();
   refresh_vectors();
 }

@@ -12,13 +12,20 @@ namespace fourfold {
 /// How much of the forward pass is computed again in backward in place of being kept.
 enum class RecomputePlan { kNone, kBlocks };
 
+/// How a model is laid out and run; no choice changes what it computes.
+struct TransformerOptions {
+  RecomputePlan recompute = RecomputePlan::kNone;
+  HeadLayout head_layout = HeadLayout::kReduceLogits;
+};
+
 /// A decoder-only transformer on the grid: embedding, blocks, final norm, head. The GPT-2 and Llama
 /// families differ by their ModelSpec only. Forward and backward are program text; there is no
 /// tape.
 class Transformer {
  public:
   /// Collective: fetches the vectors that stay gathered.
-  Transformer(const ParallelContext& context, const ModelSpec& spec, RecomputePlan recompute);
+  Transformer(const ParallelContext& context, const ModelSpec& spec,
+              const TransformerOptions& options);
 
   /// One micro-batch: returns the sum over its rows of the cross-entropy and adds the gradient of
   /// scale · that sum to the parameters' gradients. Gradients of vectors are complete after

@@ -7,6 +7,8 @@
 #include "comm/tensor_buffer.h"
 #include "device/tensors.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/elementwise.h"
+#include "parallel/columns.h"
 #include "parallel/products.h"
 
 namespace fourfold {
@@ -27,19 +29,72 @@ std::vector<float> row_scales(const at::Tensor& targets, float scale) {
 
 }  // namespace
 
-VocabLoss::VocabLoss(const ParallelContext& context, WeightBlock& weights)
-    : context_(context), weights_(weights) {}
+VocabLoss::VocabLoss(const ParallelContext& context, WeightBlock& weights, HeadLayout layout,
+                     bool tied)
+    : context_(context),
+      weights_(weights),
+      layout_(layout),
+      exchanges_(tied && layout == HeadLayout::kGatherHidden),
+      vocab_(weights.parameters().front().spec.layout.shape[0]),
+      hidden_(weights.parameters().front().spec.layout.shape[1]),
+      vocabulary_(weights.parameters().front().block.dims[0]) {
+  if (!exchanges_) return;
+  const Range part = split_range(vocabulary_.size(), context.size(Axis::kY), context.coords().y);
+  vocabulary_ = {vocabulary_.begin + part.begin, vocabulary_.begin + part.end};
+}
+
+TensorLayout VocabLoss::head_weight_layout(std::int64_t vocab, std::int64_t hidden,
+                                           HeadLayout layout) {
+  if (layout == HeadLayout::kGatherHidden) {
+    return {{vocab, hidden}, {{{Axis::kX, Axis::kY}, 0}, {{}, 0}}};
+  }
+  return {{vocab, hidden}, {{{Axis::kX}, 0}, {{Axis::kY}, 0}}};
+}
+
+AxisSet VocabLoss::vocabulary_axes() const {
+  return gathers() ? AxisSet{Axis::kX, Axis::kY} : AxisSet{Axis::kX};
+}
 
 std::int64_t VocabLoss::rows_per_chunk() const {
   // The widest rank's vocabulary, so that all ranks cut alike.
-  const std::int64_t vocab = weights_.parameters().front().spec.layout.shape[0];
-  const std::int64_t widest = split_range(vocab, context_.size(Axis::kX), 0).size();
+  const int parts = context_.shape().group_size(vocabulary_axes());
+  const std::int64_t widest = split_range(vocab_, parts, 0).size();
   return std::max<std::int64_t>(64, kLogitsBytes / (widest * dtype_size(context_.compute)));
 }
 
-at::Tensor VocabLoss::chunk_logits(const at::Tensor& hidden, const at::Tensor& weight) const {
-  const at::Tensor logits = product_forward(hidden, weight);
-  context_.grid.group({Axis::kY}).all_reduce(buffer_of(logits), ReduceOp::kSum).wait_stream();
+at::Tensor VocabLoss::operand(const at::Tensor& hidden) const {
+  return gathers() ? gather_columns(context_, hidden, hidden_) : hidden;
+}
+
+at::Tensor VocabLoss::weight() const {
+  const at::Tensor block = weights_.gather();
+  return exchanges_ ? exchange_rows_for_columns(context_, block, hidden_) : block;
+}
+
+WeightBlock::GradientTarget VocabLoss::gradient_target() {
+  if (!exchanges_) return weights_.gradient_target();
+  return {empty_tensor({vocabulary_.size(), hidden_}, DType::kF32), false};
+}
+
+void VocabLoss::add_gradient(const WeightBlock::GradientTarget& target) {
+  if (!exchanges_) {
+    weights_.add_gradient(target);
+    return;
+  }
+  const at::Tensor block = exchange_columns_for_rows(context_, target.tensor, weights_.rows());
+  const WeightBlock::GradientTarget stored = weights_.gradient_target();
+  if (stored.accumulate) {
+    kernels::accumulate(elements<float>(stored.tensor), elements<float>(block), block.numel());
+  } else {
+    weights_.add_gradient({block, false});
+  }
+}
+
+at::Tensor VocabLoss::chunk_logits(const at::Tensor& operand, const at::Tensor& weight) const {
+  const at::Tensor logits = product_forward(operand, weight);
+  if (!gathers()) {
+    context_.grid.group({Axis::kY}).all_reduce(buffer_of(logits), ReduceOp::kSum).wait_stream();
+  }
   return logits;
 }
 
@@ -49,14 +104,14 @@ VocabLoss::RowStatistics VocabLoss::reduce_rows(const at::Tensor& logits,
   RowStatistics s{empty_tensor({rows}, DType::kF32), empty_tensor({2, rows}, DType::kF32)};
   float* max = elements<float>(s.max);
   float* sums = elements<float>(s.sums);
-  Communicator& x = context_.grid.group({Axis::kX});
+  Communicator& shards = context_.grid.group(vocabulary_axes());
   with_type(context_.compute, [&]<class T>(T) {
     kernels::row_max(elements<T>(logits), rows, cols, max);
-    x.all_reduce(buffer_of(s.max), ReduceOp::kMax).wait_stream();
+    shards.all_reduce(buffer_of(s.max), ReduceOp::kMax).wait_stream();
     kernels::sum_exp_and_target(elements<T>(logits), max, elements<std::int64_t>(targets),
-                                vocabulary().begin, rows, cols, sums, sums + rows);
+                                vocabulary_.begin, rows, cols, sums, sums + rows);
   });
-  x.all_reduce(buffer_of(s.sums), ReduceOp::kSum).wait_stream();
+  shards.all_reduce(buffer_of(s.sums), ReduceOp::kSum).wait_stream();
   return s;
 }
 
@@ -74,50 +129,62 @@ double VocabLoss::loss_of(const RowStatistics& s, const at::Tensor& targets) {
   return sum;
 }
 
-VocabLoss::Result VocabLoss::forward_backward(const at::Tensor& hidden, const at::Tensor& targets,
-                                              float scale) {
-  const std::int64_t rows = hidden.size(0), chunk = rows_per_chunk();
-  const at::Tensor weight = weights_.gather();
-  const WeightBlock::GradientTarget target = weights_.gradient_target();
-  Result result;
-  result.d_hidden = empty_tensor({rows, hidden.size(1)}, context_.compute);
+double VocabLoss::run_chunks(const at::Tensor& operand, const at::Tensor& targets, float scale,
+                             const at::Tensor& d_operand,
+                             const WeightBlock::GradientTarget& target) {
+  const std::int64_t rows = operand.size(0), chunk = rows_per_chunk();
+  const at::Tensor w = weight();
+  double loss_sum = 0;
   for (std::int64_t begin = 0; begin < rows; begin += chunk) {
     const std::int64_t end = std::min(rows, begin + chunk);
-    const at::Tensor part = rows_of(hidden, begin, end);
+    const at::Tensor part = rows_of(operand, begin, end);
     const at::Tensor part_targets = rows_of(targets, begin, end);
-    const at::Tensor logits = chunk_logits(part, weight);
+    const at::Tensor logits = chunk_logits(part, w);
     const RowStatistics s = reduce_rows(logits, part_targets);
-    result.loss_sum += loss_of(s, part_targets);
+    loss_sum += loss_of(s, part_targets);
     with_type(context_.compute, [&]<class T>(T) {
       kernels::softmax_gradient(elements<T>(logits), elements<float>(s.max),
                                 elements<float>(s.sums), elements<std::int64_t>(part_targets),
-                                vocabulary().begin, row_scales(part_targets, scale).data(),
+                                vocabulary_.begin, row_scales(part_targets, scale).data(),
                                 end - begin, logits.size(1));
     });
-    product_input_gradient(logits, weight, rows_of(result.d_hidden, begin, end));
+    product_input_gradient(logits, w, rows_of(d_operand, begin, end));
     product_weight_gradient(logits, part, target.tensor, target.accumulate || begin > 0);
   }
-  weights_.add_gradient(target);
-  Communicator& x = context_.grid.group({Axis::kX});
-  x.all_reduce(buffer_of(result.d_hidden), ReduceOp::kSum).wait_stream();
+  return loss_sum;
+}
+
+VocabLoss::Result VocabLoss::forward_backward(const at::Tensor& hidden, const at::Tensor& targets,
+                                              float scale) {
+  const at::Tensor in = operand(hidden);
+  const at::Tensor d_in = empty_tensor(in.sizes(), context_.compute);
+  const WeightBlock::GradientTarget target = gradient_target();
+  Result result;
+  result.loss_sum = run_chunks(in, targets, scale, d_in, target);
+  add_gradient(target);
+  // Each rank's vocabulary gave a part of the gradient: summed over y where y splits it, then x.
+  result.d_hidden = gathers() ? scatter_columns(context_, d_in) : d_in;
+  context_.grid.group({Axis::kX})
+      .all_reduce(buffer_of(result.d_hidden), ReduceOp::kSum)
+      .wait_stream();
   return result;
 }
 
 double VocabLoss::forward(const at::Tensor& hidden, const at::Tensor& targets) const {
-  const std::int64_t rows = hidden.size(0), chunk = rows_per_chunk();
-  const at::Tensor weight = weights_.gather();
+  const at::Tensor in = operand(hidden), w = weight();
+  const std::int64_t rows = in.size(0), chunk = rows_per_chunk();
   double sum = 0;
   for (std::int64_t begin = 0; begin < rows; begin += chunk) {
     const std::int64_t end = std::min(rows, begin + chunk);
     const at::Tensor part_targets = rows_of(targets, begin, end);
-    const at::Tensor logits = chunk_logits(rows_of(hidden, begin, end), weight);
+    const at::Tensor logits = chunk_logits(rows_of(in, begin, end), w);
     sum += loss_of(reduce_rows(logits, part_targets), part_targets);
   }
   return sum;
 }
 
 at::Tensor VocabLoss::logits(const at::Tensor& hidden) const {
-  return chunk_logits(hidden, weights_.gather());
+  return chunk_logits(operand(hidden), weight());
 }
 
 }  // namespace fourfold

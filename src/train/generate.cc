@@ -23,7 +23,7 @@ class Generator {
   Generator(const RunSpec& run, Communicator& world)
       : grid_(Grid(GridShape()), world),
         context_{grid_, DType::kF32, true, run.seed, false},
-        model_(context_, run.model, RecomputePlan::kNone) {}
+        model_(context_, run.model, {}) {}
 
   void load(Fs& fs, const std::string& path, Communicator& world) {
     const CheckpointPath found = find_checkpoints(fs, path).value();

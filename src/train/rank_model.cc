@@ -30,6 +30,16 @@ AdamWOptions adamw_of(const OptimizerSpec& spec) {
   return {spec.betas[0], spec.betas[1], spec.eps, spec.weight_decay};
 }
 
+TransformerOptions model_options(const RunSpec& run) {
+  const std::int64_t bytes = run.train.precision == Precision::kBf16 ? 2 : 4;
+  TransformerOptions options;
+  if (run.memory.recompute == Recompute::kFull) options.recompute = RecomputePlan::kBlocks;
+  options.head_layout = choose_head_layout(run.parallel.grid, run.model.vocab, run.model.hidden,
+                                           run.train.micro_batch * run.train.seq_len,
+                                           run.model.tie_embeddings, bytes);
+  return options;
+}
+
 bool is_embedding(const std::string& name) {
   return name.starts_with("model.embed_") || name == "lm_head.weight";
 }
@@ -42,9 +52,7 @@ RankModel::RankModel(const RunSpec& run, Communicator& world)
       grid_(Grid(run.parallel.grid, run.parallel.order), world),
       context_{grid_, run.train.precision == Precision::kBf16 ? DType::kBF16 : DType::kF32,
                run.memory.zero == 1, run.seed},
-      model_(context_, run.model,
-             run.memory.recompute == Recompute::kFull ? RecomputePlan::kBlocks
-                                                      : RecomputePlan::kNone) {
+      model_(context_, run.model, model_options(run)) {
   bind_optimizer();
 }
 
@@ -175,6 +183,9 @@ std::vector<StateTensor> RankModel::state() {
     t.region = p->updated;
     t.replicas = p->spec.layout.replicas(grid) * copies;
     t.replica = p->spec.layout.replica(grid, at) * copies + (context_.zero ? 0 : at.data);
+    // Shared key/value heads have replicas of their own; the others are told apart by their axes.
+    const bool shared = p->spec.layout.dims[0].parts != 0;
+    t.replica_set = shared ? -1 : p->spec.layout.split_axes().bits() + (context_.zero ? 16 : 0);
     auto add = [&](const char* kind, const at::Tensor& tensor) {
       t.kind = kind;
       t.dtype = tensor_dtype(tensor);

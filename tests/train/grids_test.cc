@@ -72,6 +72,18 @@ TEST(Grids, UntiedGptAndTiedLlama) {
   expect_same_as_one_rank(llama, {{3, 1, 2, 1}});
 }
 
+TEST(Grids, HeadThatGathersTheHiddenStates) {
+  for (const bool tied : {true, false}) {
+    ModelSpec model = testing::tiny_gpt();
+    model.tie_embeddings = tied;
+    model.vocab = 1501;  // Far more than hidden, so that this layout is the cheaper one.
+    ASSERT_EQ(
+        choose_head_layout({2, 3, 1, 1}, model.vocab, model.hidden, 12 * model.seq_len, tied, 4),
+        HeadLayout::kGatherHidden);
+    expect_same_as_one_rank(model, {{1, 2, 1, 1}, {2, 3, 1, 1}, {1, 4, 2, 1}, {3, 2, 1, 2}});
+  }
+}
+
 /// The hash over losses and gradients of a few steps.
 std::uint32_t bits_of(const RunSpec& run, const VerifyReference& reference) {
   return verify(run, reference).hash;
