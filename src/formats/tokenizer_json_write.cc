@@ -28,9 +28,9 @@ std::string added_tokens(const TokenizerModel& model) {
 
 std::string pre_tokenizer(const TokenizerModel& model) {
   const auto byte_level = [](bool use_regex) {
-    return fmt::format(
-        R"({{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": {}}})",
-        use_regex);
+    return fmt::format(R"({{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, )"
+                       R"("use_regex": {}}})",
+                       use_regex);
   };
   if (model.pattern == TokenizerPattern::kGpt2) return byte_level(true);
   return fmt::format(
