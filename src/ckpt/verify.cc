@@ -116,7 +116,8 @@ Result<VerifyReport> checkpoint_verify(const Fs& fs, const std::string& path) tr
   const Catalog catalog = read_catalog(fs, dir);
   const auto candidates = catalog.candidates();
   if (candidates.empty() && catalog.current_problem.empty()) {
-    return Error(ErrorKind::kNoCheckpoint, "no checkpoint in " + dir);
+    return Error(ErrorKind::kNoCheckpoint, "no checkpoint in " + dir,
+                 "a run writes its first one after checkpoint.save_interval steps");
   }
   if (!catalog.current_problem.empty()) {
     report.problems.push_back(fmt::format("{}: {}", dir, catalog.current_problem));
