@@ -41,6 +41,10 @@ int class_of(std::size_t bytes) {
   return size_class;
 }
 
+// Free blocks of a class that a thread keeps to itself. More go to the shared lists, so that a
+// thread that only frees what another allocates does not hoard.
+constexpr std::size_t kKeptPerClass = 32;
+
 using FreeLists = std::array<std::vector<void*>, kClasses>;
 
 struct Counters {
@@ -147,7 +151,8 @@ void CachingAllocator::give(void* data) {
   const int size_class = header_of(data)->size_class;
   counters_.in_use.fetch_sub(static_cast<std::int64_t>(class_bytes(size_class)),
                              std::memory_order_relaxed);
-  if (ThreadLists* own = own_lists()) {
+  if (ThreadLists* own = own_lists();
+      own != nullptr && own->lists[size_class].size() < kKeptPerClass) {
     own->lists[size_class].push_back(data);
   } else {
     const std::lock_guard lock(mutex_);

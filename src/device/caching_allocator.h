@@ -14,9 +14,10 @@ struct AllocatorStats {
 
 /// Makes LibTorch's CPU tensors come from free lists per thread instead of the system, where fresh
 /// pages would cost memory-bound work up to 4x. Blocks of 2 MiB and more are aligned to huge pages
-/// and ask for them. A block freed by another thread goes to that thread's lists; lists of ended
-/// threads are taken over by the others. Call it first in main; a second call does nothing. In a
-/// build with AddressSanitizer or ThreadSanitizer it does nothing at all, for their sake.
+/// and ask for them. A block freed by another thread goes to that thread's lists, and to shared
+/// ones when those are long; lists of ended threads are taken over by the others. Call it first in
+/// main; a second call does nothing. In a build with AddressSanitizer or ThreadSanitizer it does
+/// nothing at all, for their sake.
 void install_caching_allocator();
 
 /// All zero unless the allocator is installed.
