@@ -18,9 +18,9 @@ constexpr const char* kIntroduction =
 Made from the program's own table of keys by `tools/make_docs.sh`; a test checks that it is current.
 
 A run file is TOML, one table per part. Any value is overridden by `--set table.key=value`; the
-later one wins. Whole numbers may carry a unit: `"64MiB"`, `1e9`, `"2m"` (k, m, g, t are powers of 1000;
-KiB, MiB, GiB, TiB powers of 1024). Relative paths are relative to the current directory. An unknown
-key or an impossible value is an error (exit code 2) that names file and line.
+later one wins. Whole numbers may carry a unit: `"64MiB"`, `1e9`, `"2m"` (k, m, g, t are powers of
+1000; KiB, MiB, GiB, TiB powers of 1024). Relative paths are relative to the current directory. An
+unknown key or an impossible value is an error (exit code 2) that names file and line.
 
 Keys marked *later* belong to parts that are not built yet: the value shown is the only one taken.
 )";

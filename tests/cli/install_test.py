@@ -1,4 +1,4 @@
-"""What `cmake --install` leaves: a program that runs, man pages, a package that examples build with.
+"""What `cmake --install` leaves: a program that runs, man pages, a package for examples.
 
 usage: install_test.py PROGRAM
 """

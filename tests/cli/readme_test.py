@@ -17,8 +17,8 @@ BUILD = pathlib.Path(PROGRAM).parents[1]
 QUICKSTART_STEPS = 10
 # Commands that are run in another form, or are running: ./test.sh runs this.
 REPLACED = {
-    "./quickstart.sh": f"here=$PWD; cd {ROOT} && "
-                       f"./quickstart.sh --steps {QUICKSTART_STEPS} --run-dir $here/runs/quickstart",
+    "./quickstart.sh": f"run=$PWD/runs/quickstart; cd {ROOT} && "
+                       f"./quickstart.sh --steps {QUICKSTART_STEPS} --run-dir $run",
     "./test.sh": ":",
     "fourfold train my.toml": "fourfold train my.toml --set log.report=false",
 }

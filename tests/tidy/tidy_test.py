@@ -191,7 +191,8 @@ class Tidy(unittest.TestCase):
                 if inside not in included and path.name not in included:
                     problems.append(f"{name(path)}: no file includes it")
             listing = TEXTS.get(path.parent / "CMakeLists.txt", "")
-            globbed = parts[0] == "src" or parts[:2] == ("tests", "unit") or "GLOB" in listing
+            globbed = parts[0] == "src" or parts[:2] == ("tests", "unit") or \
+                "GLOB" in listing or (path.name.endswith("_test.py") and "}_test.py" in listing)
             if path.suffix in {".cc", ".py", ".sh", ".cmake"} and not globbed:
                 word = path.stem if path.suffix in {".py", ".cmake"} else path.name
                 if not any(word in t for p, t in others.items() if p != path):
@@ -223,6 +224,7 @@ class Tidy(unittest.TestCase):
                 continue
             for word in re.findall(r"`((?:\./)?(?:src|tests|docs|configs|tools|benchmarks|cmake)/"
                                    r"[\w./-]+)`", TEXTS[path]):
+                word = word.rstrip("/")
                 if not word.startswith(made) and not (ROOT / word).exists():
                     problems.append(f"{name(path)}: {word}")
         self.check(problems)
