@@ -48,7 +48,8 @@ class [[nodiscard]] Result {
   explicit operator bool() const { return ok(); }
   T& value() & { return ok() ? std::get<0>(state_) : throw error(); }
   const T& value() const& { return ok() ? std::get<0>(state_) : throw error(); }
-  T&& value() && { return ok() ? std::get<0>(std::move(state_)) : throw error(); }
+  // By value, so that what a temporary Result held may be looped over.
+  T value() && { return ok() ? std::get<0>(std::move(state_)) : throw error(); }
   const Error& error() const { return std::get<1>(state_); }
 
  private:

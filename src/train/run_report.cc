@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <map>
 #include <vector>
 
@@ -58,12 +59,11 @@ ReportSeries series_of(const std::string& name, const std::map<double, Line>& li
   return series;
 }
 
-/// Weight of the newest value in the smoothed loss.
-constexpr double kSmoothing = 0.1;
-
+/// An exponential mean that follows closely in short runs and evens out more in long ones.
 ReportSeries smoothed(ReportSeries series, const std::string& name) {
+  const double weight = std::clamp(30.0 / static_cast<double>(series.y.size()), 0.02, 0.4);
   for (std::size_t i = 1; i < series.y.size(); ++i) {
-    series.y[i] = series.y[i - 1] + kSmoothing * (series.y[i] - series.y[i - 1]);
+    series.y[i] = series.y[i - 1] + weight * (series.y[i] - series.y[i - 1]);
   }
   series.name = name;
   series.faint = false;

@@ -1,0 +1,150 @@
+"""One PyTorch trainer of the benchmarks: the model that a fourfold run file describes, eager.
+
+usage: pytorch_step.py SPEC.json
+Reads the model, batch and token file of SPEC, trains its steps and prints one JSON object per step
+with loss and step_seconds, as `fourfold train --json` does.
+"""
+
+import json
+import math
+import struct
+import sys
+import time
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Attention(nn.Module):
+    def __init__(self, spec):
+        super().__init__()
+        hidden, self.heads, self.kv_heads = spec["hidden"], spec["heads"], spec["kv_heads"]
+        self.width = hidden // self.heads
+        bias = spec["bias"]
+        self.qkv = nn.Linear(hidden, (self.heads + 2 * self.kv_heads) * self.width, bias=bias)
+        self.out = nn.Linear(hidden, hidden, bias=bias)
+        self.rotary = spec["position"] == "rotary"
+        if self.rotary:
+            steps = torch.arange(0, self.width, 2) / self.width
+            angles = torch.outer(torch.arange(spec["seq_len"]), 10000.0**-steps)
+            self.register_buffer("cos", torch.cat([angles.cos()] * 2, -1))
+            self.register_buffer("sin", torch.cat([angles.sin()] * 2, -1))
+
+    def turn(self, x):
+        first, second = x.chunk(2, -1)
+        turned = torch.cat([-second, first], -1)
+        return (x * self.cos + turned * self.sin).to(x.dtype)
+
+    def forward(self, x):
+        batch, seq, hidden = x.shape
+        sizes = [self.heads * self.width, self.kv_heads * self.width, self.kv_heads * self.width]
+        q, k, v = (
+            part.view(batch, seq, -1, self.width).transpose(1, 2)
+            for part in self.qkv(x).split(sizes, -1)
+        )
+        if self.rotary:
+            q, k = self.turn(q), self.turn(k)
+        grouped = self.heads != self.kv_heads
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped)
+        return self.out(y.transpose(1, 2).reshape(batch, seq, hidden))
+
+
+class Mlp(nn.Module):
+    def __init__(self, spec):
+        super().__init__()
+        self.gated = spec["activation"] == "swiglu"
+        width = spec["ffn"] * (2 if self.gated else 1)
+        self.up = nn.Linear(spec["hidden"], width, bias=spec["bias"])
+        self.down = nn.Linear(spec["ffn"], spec["hidden"], bias=spec["bias"])
+
+    def forward(self, x):
+        if self.gated:
+            gate, up = self.up(x).chunk(2, -1)
+            return self.down(F.silu(gate) * up)
+        return self.down(F.gelu(self.up(x), approximate="tanh"))
+
+
+def make_norm(spec):
+    if spec["norm"] == "layernorm":
+        return nn.LayerNorm(spec["hidden"], bias=spec["bias"])
+    return nn.RMSNorm(spec["hidden"], eps=1e-5)
+
+
+class Block(nn.Module):
+    def __init__(self, spec):
+        super().__init__()
+        self.norm1, self.attention = make_norm(spec), Attention(spec)
+        self.norm2, self.mlp = make_norm(spec), Mlp(spec)
+
+    def forward(self, x):
+        x = x + self.attention(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class Model(nn.Module):
+    def __init__(self, spec):
+        super().__init__()
+        self.tokens = nn.Embedding(spec["vocab"], spec["hidden"])
+        learned = spec["position"] == "learned"
+        self.positions = nn.Embedding(spec["seq_len"], spec["hidden"]) if learned else None
+        self.blocks = nn.ModuleList(Block(spec) for _ in range(spec["layers"]))
+        self.norm = make_norm(spec)
+        self.head = nn.Linear(spec["hidden"], spec["vocab"], bias=False)
+        for name, parameter in self.named_parameters():
+            if parameter.dim() < 2:
+                continue
+            last = name.endswith(("out.weight", "down.weight"))
+            std = 0.02 / math.sqrt(2 * spec["layers"]) if last else 0.02
+            nn.init.normal_(parameter, std=std)
+        if spec["tie_embeddings"]:
+            self.head.weight = self.tokens.weight
+
+    def forward(self, tokens, targets):
+        x = self.tokens(tokens)
+        if self.positions is not None:
+            x = x + self.positions.weight[: tokens.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        logits = self.head(self.norm(x))
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def read_tokens(prefix):
+    with open(prefix + ".idx", "rb") as file:
+        code = struct.unpack_from("<B", file.read(18), 17)[0]
+    return np.fromfile(prefix + ".bin", dtype=np.uint16 if code == 8 else np.int32)
+
+
+def main():
+    with open(sys.argv[1], encoding="utf-8") as file:
+        spec = json.load(file)
+    torch.manual_seed(1234)
+    torch.set_num_threads(spec["threads"])
+    model = Model(spec)
+    step_model = torch.compile(model) if spec.get("compile") else model
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=spec["lr"], betas=(0.9, 0.95), weight_decay=0.1, fused=True
+    )
+    tokens = read_tokens(spec["data"])
+    order = np.random.default_rng(0).permutation((len(tokens) - 1) // spec["seq_len"])
+    batch, seq = spec["batch"], spec["seq_len"]
+    for step in range(spec["steps"]):
+        begin = time.perf_counter()
+        starts = order[step * batch : (step + 1) * batch] * seq
+        windows = np.stack([tokens[s : s + seq + 1].astype(np.int64) for s in starts])
+        data = torch.from_numpy(windows)
+        with torch.autocast("cpu", torch.bfloat16, enabled=spec["precision"] == "bf16"):
+            loss = step_model(data[:, :-1], data[:, 1:])
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        seconds = time.perf_counter() - begin
+        line = {"step": step + 1, "loss": loss.item(), "step_seconds": seconds}
+        print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    main()
