@@ -12,6 +12,10 @@ endif()
 
 # Speed is the point of these files, in every preset; no contraction: vec.h says why.
 set(FOURFOLD_VECTOR_FLAGS -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math)
+if(FOURFOLD_SANITIZE)  # Instrumented and unrolled, attention alone would compile for minutes.
+  list(REMOVE_ITEM FOURFOLD_VECTOR_FLAGS -O3)
+  list(PREPEND FOURFOLD_VECTOR_FLAGS -O1)
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # gcc 12 warns wrongly inside its own AVX-512 intrinsics.
   list(APPEND FOURFOLD_VECTOR_FLAGS -Wno-uninitialized -Wno-maybe-uninitialized)
 endif()
