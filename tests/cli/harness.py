@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import random
 import subprocess
 import sys
 import tempfile
@@ -44,6 +45,15 @@ save_interval = {save}
 keep_latest = 3
 """
 SAMPLE = ROOT / "configs" / "data" / "verify-train"
+
+
+def words_text(words, seed=1):
+    """Lines of made-up words, various enough for any small vocabulary; always the same."""
+    draw = random.Random(seed)
+    known = ["".join(draw.choice("abcdefghijklmnop") for _ in range(draw.randint(2, 8)))
+             for _ in range(400)]
+    lines = [" ".join(draw.choice(known) for _ in range(12)) for _ in range(words // 12)]
+    return "the quick brown fox\n" * 50 + "\n".join(lines) + "\n"
 
 
 class Case(unittest.TestCase):

@@ -22,7 +22,6 @@ REPLACED = {
     "./test.sh": ":",
     "fourfold train my.toml": "fourfold train my.toml --set log.report=false",
 }
-TEXT = "it was the best of times and it was the worst of times\n" * 400
 
 
 def shell_lines(page):
@@ -52,7 +51,8 @@ class Readme(Case):
         for line in lines:
             command = REPLACED.get(line, line)
             done = subprocess.run(["bash", "-c", command], cwd=self.folder, env=environment,
-                                  capture_output=True, text=True, check=False, timeout=500)
+                                  capture_output=True, text=True, errors="replace",
+                                  check=False, timeout=500)
             self.assertEqual(0, done.returncode, f"{command}\n{done.stdout}\n{done.stderr}")
 
     @unittest.skipUnless(BUILD.name == "release", "quickstart.sh uses the release build")
@@ -66,7 +66,7 @@ class Readme(Case):
         self.assertTrue((self.folder / "runs/quickstart/report.html").exists())
 
     def test_commands_of_the_cookbook(self):
-        (self.folder / "my.txt").write_text(TEXT)
+        (self.folder / "my.txt").write_text(harness.words_text(20000))
         page = (ROOT / "docs" / "cookbook.md").read_text()
         (self.folder / "my.toml").write_text(re.search(r"```toml\n(.*?)```", page, re.S)[1])
         (self.folder / "data").mkdir()

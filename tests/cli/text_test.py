@@ -8,7 +8,7 @@ import json
 import harness
 from harness import DATA, USAGE, Case
 
-TEXT = "the quick brown fox jumps over the lazy dog and the dog sleeps on\n" * 300
+TEXT = harness.words_text(4000)
 
 
 class Text(Case):
