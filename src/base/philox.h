@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <cmath>
 #include <cstdint>
 
 namespace fourfold {
@@ -43,11 +42,6 @@ constexpr PhiloxKey philox_key(std::uint64_t seed, RandomPurpose purpose) {
                   static_cast<std::uint32_t>(purpose), 0},
                  {0x66666F6Cu, 0x34640000u});
   return {mixed[0], mixed[1]};
-}
-
-/// Uniform in (0, 1): 24 bits, centred, so that neither end is reached.
-constexpr float uniform_float(std::uint32_t bits) {
-  return (static_cast<float>(bits >> 8) + 0.5f) * 0x1p-24f;
 }
 
 }  // namespace fourfold

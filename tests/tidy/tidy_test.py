@@ -192,7 +192,7 @@ class Tidy(unittest.TestCase):
                     problems.append(f"{name(path)}: no file includes it")
             listing = TEXTS.get(path.parent / "CMakeLists.txt", "")
             globbed = parts[0] == "src" or parts[:2] == ("tests", "unit") or \
-                "GLOB" in listing or (path.name.endswith("_test.py") and "}_test.py" in listing)
+                "GLOB" in listing or f"}}{path.suffix}" in listing or "}_test.py" in listing
             if path.suffix in {".cc", ".py", ".sh", ".cmake"} and not globbed:
                 word = path.stem if path.suffix in {".py", ".cmake"} else path.name
                 if not any(word in t for p, t in others.items() if p != path):
