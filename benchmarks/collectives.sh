@@ -4,5 +4,6 @@
 set -eu
 build=${1:-$(dirname "$0")/../build/release}
 for ranks in 2 4; do
-  mpirun --oversubscribe --allow-run-as-root --bind-to none -n "$ranks" "$build/bin/bench_collectives"
+  mpirun --oversubscribe --allow-run-as-root --bind-to none -n "$ranks" \
+    "$build/bin/bench_collectives"
 done

@@ -32,8 +32,9 @@ foreach(source IN LISTS vector_sources)
   foreach(capability IN LISTS capabilities)
     set(wrapper ${PROJECT_BINARY_DIR}/generated/kernels/${name}_${capability}.cc)
     file(CONFIGURE OUTPUT ${wrapper} CONTENT "#include \"kernels/vector/${name}.cc\"\n")
-    set_source_files_properties(${wrapper} PROPERTIES COMPILE_OPTIONS
-      "${FOURFOLD_VECTOR_FLAGS};-DCPU_CAPABILITY=${capability};${FOURFOLD_FLAGS_${capability}};${extra_flags}")
+    set(flags ${FOURFOLD_VECTOR_FLAGS} -DCPU_CAPABILITY=${capability}
+      ${FOURFOLD_FLAGS_${capability}} ${extra_flags})
+    set_source_files_properties(${wrapper} PROPERTIES COMPILE_OPTIONS "${flags}")
     target_sources(ff_kernels PRIVATE ${wrapper})
   endforeach()
 endforeach()

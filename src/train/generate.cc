@@ -41,10 +41,13 @@ class Generator {
     model_.refresh_vectors();
   }
 
-  /// Appends up to `count` tokens to `tokens`, calling `emit` with each.
+  /// Appends up to `count` tokens to `tokens`, calling `emit` with each; stops before the
+  /// end-of-text token. Ids that the tokenizer does not have are never drawn.
   template <class Emit>
   void generate(std::vector<std::int64_t> tokens, int count, const SamplingOptions& options,
-                std::optional<std::int32_t> end, Emit emit) {
+                const Tokenizer& tokenizer, Emit emit) {
+    const auto known = static_cast<std::size_t>(tokenizer.vocab_size());
+    const std::optional<std::int32_t> end = tokenizer.end_of_text();
     const std::int64_t longest = model_.spec().seq_len;
     std::vector<KvCache> caches = model_.make_caches(1, longest);
     std::size_t seen = 0;  // Tokens that are in the caches.
@@ -57,8 +60,7 @@ class Generator {
       }
       const at::Tensor logits = model_.decode(batch_of(std::span(tokens).subspan(seen)), caches);
       seen = tokens.size();
-      const std::int64_t token = sample_token(
-          {elements<float>(logits), static_cast<std::size_t>(logits.numel())}, options, 0, i);
+      const std::int64_t token = sample_token({elements<float>(logits), known}, options, 0, i);
       if (end && token == *end) return;
       emit(token);
       tokens.push_back(token);
@@ -122,7 +124,7 @@ int generate_command(const GenerateOptions& options) {
     generator.load(fs, path, world);
     std::fwrite(options.prompt.data(), 1, options.prompt.size(), stdout);
     const SamplingOptions sampling{options.temperature, options.top_k, options.top_p, options.seed};
-    generator.generate(std::move(prompt), options.max_tokens, sampling, tokenizer.end_of_text(),
+    generator.generate(std::move(prompt), options.max_tokens, sampling, tokenizer,
                        [&](std::int64_t token) {
                          const std::string text = tokenizer.decode(std::span(&token, 1));
                          std::fwrite(text.data(), 1, text.size(), stdout);
