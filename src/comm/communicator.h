@@ -27,7 +27,9 @@ enum class CommCheck : std::uint8_t {
 };
 
 struct CommOptions {
-  double timeout_seconds = 30;  ///< A wait longer than this is an Error that names who is missing.
+  /// A wait longer than this is an Error that names who is missing. A lost peer is to be reported
+  /// within 30 s, with time to tell the others.
+  double timeout_seconds = 25;
   CommCheck check = CommCheck::kOn;
   int trace_length = 256;  ///< Operations kept in the trace ring of each rank.
 };

@@ -22,7 +22,7 @@ struct ParallelSpec {
 
 struct CommSpec {
   std::string backend = "auto";  ///< auto: mpi under mpirun or srun, else threads.
-  double timeout_seconds = 30;
+  double timeout_seconds = 25;
   bool check = true;  ///< Agreement checks on every operation.
 };
 
