@@ -9,7 +9,7 @@
 namespace fourfold {
 
 /// A rank's place in the grid and its groups along the axes. Groups are made when first asked for,
-/// without communication. A rank has one; it outlives no communicator it is given.
+/// without communication, and die with this object. A rank has one.
 class ProcessGrid {
  public:
   /// `world` has as many ranks as the grid and outlives this object.
