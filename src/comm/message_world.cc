@@ -1,8 +1,7 @@
 #include "comm/message_world.h"
 
-#include <thread>
-
 #include "base/check.h"
+#include "device/intra_op_threads.h"
 
 namespace fourfold {
 namespace {
@@ -20,8 +19,7 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t word) {
 MessageWorld::MessageWorld(std::unique_ptr<Transport> transport,
                            std::shared_ptr<RankContext> context)
     : context_(std::move(context)),
-      spins_(transport->ranks_here() <= static_cast<int>(std::thread::hardware_concurrency()) ? 2000
-                                                                                              : 0),
+      spins_(transport->ranks_here() <= available_cores() ? 2000 : 0),
       transport_(std::move(transport)) {
   FF_CHECK(options().timeout_seconds > 0, "time-out of {} s", options().timeout_seconds);
 }

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <thread>
 
 #include "base/check.h"
+#include "device/intra_op_threads.h"
 
 namespace fourfold {
 
@@ -106,7 +106,7 @@ void ThreadGroup::receive(int rank, const Call& call) {
 ThreadHub::ThreadHub(int size, const CommOptions& options)
     : size_(size),
       options_(options),
-      spins_(size <= static_cast<int>(std::thread::hardware_concurrency()) ? 400 : 0),
+      spins_(size <= available_cores() ? 400 : 0),
       times_joined_(static_cast<std::size_t>(size)),
       finished_(static_cast<std::size_t>(size), false) {
   FF_CHECK(size >= 1, "a world of {} ranks", size);
