@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <thread>
+
+#include "comm/incident.h"
 
 namespace fourfold {
 namespace {
@@ -53,11 +56,12 @@ Exchange::Exchange(MessageWorld& world, const Call& call, const MessageHeader& h
 void Exchange::send(int to, const void* data, std::int64_t bytes) {
   // The data of an outgoing message are never written.
   auto* from = static_cast<std::byte*>(const_cast<void*>(data));
-  messages_.push_back(Message{to, false, from, bytes, {}, {}});
+  messages_.push_back(Message{to, false, from, bytes, heads_.emplace_back(), {}});
 }
 
 void Exchange::receive(int from, void* data, std::int64_t bytes) {
-  messages_.push_back(Message{from, true, static_cast<std::byte*>(data), bytes, {}, {}});
+  auto* to = static_cast<std::byte*>(data);
+  messages_.push_back(Message{from, true, to, bytes, heads_.emplace_back(), {}});
 }
 
 void Exchange::run() {
@@ -66,9 +70,9 @@ void Exchange::run() {
     left_ = messages_.size();
     for (Message& m : messages_) start(m);
     wait_all(deadline_after(world_.options().timeout_seconds));
-  } catch (const Error& e) {
+  } catch (...) {
     give_up();
-    world_.fail(world_.transport().rank(), e.what(), true);
+    world_.fail(world_.transport().rank(), reason_of(std::current_exception()), true);
     throw;
   }
 }
@@ -77,7 +81,9 @@ void Exchange::start(Message& m) {
   Transport& transport = world_.transport();
   if (m.incoming) {
     m.head.resize(kHeadBytes);
-    m.requests.push_back(transport.start_receive(m.head.data(), kHeadBytes, m.peer, call_.lane));
+    // The place for the request comes first: a message that nobody knows of cannot be given up.
+    m.requests.emplace_back();
+    m.requests.back() = transport.start_receive(m.head.data(), kHeadBytes, m.peer, call_.lane);
     return;
   }
   MessageHeader header = header_;
@@ -88,8 +94,9 @@ void Exchange::start(Message& m) {
   if (together && m.bytes > 0) {
     std::memcpy(m.head.data() + kHeaderBytes, m.data, static_cast<std::size_t>(m.bytes));
   }
-  m.requests.push_back(transport.start_send(m.head.data(), static_cast<std::int64_t>(m.head.size()),
-                                            m.peer, call_.lane));
+  m.requests.emplace_back();
+  m.requests.back() = transport.start_send(m.head.data(), static_cast<std::int64_t>(m.head.size()),
+                                           m.peer, call_.lane);
   if (!together) start_data(m);
 }
 
@@ -97,9 +104,9 @@ void Exchange::start_data(Message& m) {
   Transport& transport = world_.transport();
   for (std::int64_t at = 0; at < m.bytes; at += transport.max_bytes()) {
     const std::int64_t bytes = std::min(transport.max_bytes(), m.bytes - at);
-    m.requests.push_back(m.incoming
-                             ? transport.start_receive(m.data + at, bytes, m.peer, call_.lane)
-                             : transport.start_send(m.data + at, bytes, m.peer, call_.lane));
+    m.requests.emplace_back();
+    m.requests.back() = m.incoming ? transport.start_receive(m.data + at, bytes, m.peer, call_.lane)
+                                   : transport.start_send(m.data + at, bytes, m.peer, call_.lane);
   }
 }
 
@@ -171,8 +178,8 @@ void Exchange::give_up() noexcept {
     for (Transport::Request& r : m.requests) {
       if (r.active) world_.transport().abandon(r);
     }
-    world_.bury(std::move(m.head));
   }
+  world_.bury(std::move(heads_));
 }
 
 }  // namespace fourfold

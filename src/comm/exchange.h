@@ -23,7 +23,8 @@ class Exchange {
   /// Ranks are world ranks; no bytes are a message, too.
   void send(int to, const void* data, std::int64_t bytes);
   void receive(int from, void* data, std::int64_t bytes);
-  /// Returns when all is sent and received; throws Error, after which the world has failed.
+  /// Returns when all is sent and received. After what it throws (Error, or out of memory) the
+  /// world has failed, and nothing of the messages is freed that may still arrive.
   void run();
 
  private:
@@ -31,9 +32,9 @@ class Exchange {
   struct Message {
     int peer;
     bool incoming;
-    std::byte* data;              ///< The caller's buffer; of an outgoing one, only read.
-    std::int64_t bytes;           ///< Of the data.
-    std::vector<std::byte> head;  ///< The header and, if few, the data.
+    std::byte* data;               ///< The caller's buffer; of an outgoing one, only read.
+    std::int64_t bytes;            ///< Of the data.
+    std::vector<std::byte>& head;  ///< In heads_: the header and, if few, the data.
     std::vector<Transport::Request> requests;
     bool head_here = false;  ///< Of an incoming one.
     bool done = false;
@@ -54,6 +55,7 @@ class Exchange {
   const Call& call_;
   const MessageHeader& header_;
   const std::string& group_;
+  MessageWorld::Memory heads_;
   std::vector<Message> messages_;
   std::size_t left_ = 0;
 };

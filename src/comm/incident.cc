@@ -15,4 +15,14 @@ std::string incident_report(const Communicator& communicator, const Error& error
   return report;
 }
 
+std::string reason_of(const std::exception_ptr& exception) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "an exception of unknown type";
+  }
+}
+
 }  // namespace fourfold

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <string>
 
 #include "base/error.h"
@@ -10,5 +11,8 @@ namespace fourfold {
 /// What a rank writes to its log when communication fails, several lines: who it is, the error, the
 /// hint, and the last operations of the rank, of which those still running are what it hangs in.
 std::string incident_report(const Communicator& communicator, const Error& error);
+
+/// What an exception says, for the other ranks.
+std::string reason_of(const std::exception_ptr& exception);
 
 }  // namespace fourfold

@@ -85,7 +85,8 @@ void MessageCommunicator::reduce_slices(const Call& call, MessageHeader& header,
   const Slice& mine = parts[static_cast<std::size_t>(rank())];
   // Every slice begins at a whole cache line, hence at an address fit for every type.
   const auto stride = static_cast<std::size_t>((mine.bytes + 63) / 64 * 64);
-  std::vector<std::byte> scratch(stride * static_cast<std::size_t>(size()));
+  MessageWorld::Memory memory;
+  std::vector<std::byte>& scratch = memory.emplace_back(stride * static_cast<std::size_t>(size()));
   std::vector<const void*> in;
   for (int r = 0; r < size(); ++r) {
     in.push_back(r == rank() ? mine.data : scratch.data() + stride * static_cast<std::size_t>(r));
@@ -100,7 +101,7 @@ void MessageCommunicator::reduce_slices(const Call& call, MessageHeader& header,
     }
     exchange.run();
   } catch (...) {
-    world_->bury(std::move(scratch));  // Messages may still arrive there.
+    world_->bury(std::move(memory));  // Messages may still arrive there.
     throw;
   }
   ++header.part;

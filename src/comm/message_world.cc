@@ -53,9 +53,9 @@ void MessageWorld::throw_if_failed(const Call& call, const std::string& group) {
   throw aborted_error(call, group, failed_rank_, reason_);
 }
 
-void MessageWorld::bury(std::vector<std::byte> memory) {
+void MessageWorld::bury(Memory&& memory) noexcept {
   const std::lock_guard lock(mutex_);
-  buried_.push_back(std::move(memory));
+  buried_.splice(buried_.end(), memory);
 }
 
 }  // namespace fourfold

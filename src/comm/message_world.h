@@ -1,7 +1,7 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -35,8 +35,10 @@ class MessageWorld {
   /// Throws the failure, of this rank or a peer that has told, as one of `call`.
   void throw_if_failed(const Call& call, const std::string& group);
   bool failed() const { return failed_.load(); }
-  /// Keeps memory that abandoned messages may still use.
-  void bury(std::vector<std::byte> memory);
+  /// Keeps memory that abandoned messages may still use. Takes list nodes, so that it cannot fail
+  /// where memory is short.
+  using Memory = std::list<std::vector<std::byte>>;
+  void bury(Memory&& memory) noexcept;
 
  private:
   const std::shared_ptr<RankContext> context_;
@@ -46,7 +48,7 @@ class MessageWorld {
   int failed_rank_ = -1;
   std::string reason_;
   std::map<std::pair<std::vector<int>, std::string>, std::uint64_t> times_made_;
-  std::deque<std::vector<std::byte>> buried_;
+  Memory buried_;
   std::unique_ptr<Transport> transport_;  ///< Last: it ends before what its messages may use.
 };
 

@@ -1,4 +1,5 @@
 #include "base/env.h"
+#include "comm/incident.h"
 #include "comm/mpi_world.h"
 
 namespace fourfold {
@@ -28,11 +29,8 @@ void run_mpi_rank(const CommOptions& options, const std::function<void(Communica
   const auto world = make_mpi_world(options);
   try {
     rank_main(*world);
-  } catch (const std::exception& e) {
-    world->abort(e.what());
-    throw;
   } catch (...) {
-    world->abort("an exception of unknown type");
+    world->abort(reason_of(std::current_exception()));
     throw;
   }
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <numeric>
 #include <optional>
 
@@ -25,6 +26,9 @@ void* at(void* base, std::int64_t elements, DType dtype) {
 std::int64_t offset_of(std::span<const std::int64_t> counts, int rank) {
   return std::accumulate(counts.begin(), counts.begin() + rank, std::int64_t{0});
 }
+
+/// Short enough for a string without memory of its own.
+constexpr const char* kNoMemory = "out of memory";
 
 /// Whether the data travel with the call, so that nobody touches a peer's buffer.
 bool travels_inline(const Call& call) {
@@ -64,12 +68,28 @@ void ThreadCommunicator::execute(const Call& call) {
   if (call.kind == OpKind::kSend) return group_->send(rank(), call);
   if (call.kind == OpKind::kReceive) return group_->receive(rank(), call);
   arrive(call);
-  std::optional<Error> error;
-  if (hub_->options().check == CommCheck::kOn) error = disagreement(call);
-  if (!error) move_data(call);
+  std::optional<Pair> odd;
+  if (hub_->options().check == CommCheck::kOn) odd = disagreement(call);
+  ThreadGroup::LaneState& lane = group_->lane(call.lane);
+  std::exception_ptr failure;
+  try {
+    if (odd) throw_mismatch(call, *odd);
+    move_data(call);
+  } catch (const Error&) {
+    failure = std::current_exception();
+  } catch (...) {
+    // Out of memory on this rank alone. Its peers wait at the second gate, or have no second gate
+    // and meet the closed group at their next operation.
+    failure = std::current_exception();
+    hub_->abort(context()->world_rank, kNoMemory);
+    lane.broken.store(true);
+  }
   // Ranks that disagree all find so, and leave together: the group stays usable.
-  if (error || !travels_inline(call)) leave(call.lane);
-  if (error) throw *error;
+  if (odd || !travels_inline(call)) {
+    leave(lane);
+    if (!failure && lane.broken.load()) throw hub_->failure(call, *group_);
+  }
+  if (failure) std::rethrow_exception(failure);
 }
 
 void ThreadCommunicator::arrive(const Call& call) {
@@ -93,19 +113,15 @@ void ThreadCommunicator::arrive(const Call& call) {
   if (!lane.arrive.passed_since(ticket)) throw error;
 }
 
-void ThreadCommunicator::leave(Lane which) {
-  ThreadGroup::LaneState& lane = group_->lane(which);
+void ThreadCommunicator::leave(ThreadGroup::LaneState& lane) {
   lane.leave.pass(lane.slots[static_cast<std::size_t>(rank())].leave_spins, Deadline::max());
 }
 
-std::optional<Error> ThreadCommunicator::disagreement(const Call& call) {
+std::optional<ThreadCommunicator::Pair> ThreadCommunicator::disagreement(
+    const Call& call) noexcept {
   const Call& first = peer(call, 0);
   for (int r = 1; r < size(); ++r) {
-    if (!same_call(first, peer(call, r))) {
-      return mismatch_error(members()[0], describe(first, name()),
-                            members()[static_cast<std::size_t>(r)],
-                            describe(peer(call, r), name()));
-    }
+    if (!same_call(first, peer(call, r))) return Pair{0, r};
   }
   if (call.kind != OpKind::kAllToAll) return std::nullopt;
   for (int from = 0; from < size(); ++from) {
@@ -116,11 +132,16 @@ std::optional<Error> ThreadCommunicator::disagreement(const Call& call) {
           receiver.counts[static_cast<std::size_t>(from)]) {
         continue;
       }
-      return mismatch_error(members()[static_cast<std::size_t>(from)], describe(sender, name()),
-                            members()[static_cast<std::size_t>(to)], describe(receiver, name()));
+      return Pair{from, to};
     }
   }
   return std::nullopt;
+}
+
+void ThreadCommunicator::throw_mismatch(const Call& call, const Pair& odd) {
+  throw mismatch_error(
+      members()[static_cast<std::size_t>(odd.first)], describe(peer(call, odd.first), name()),
+      members()[static_cast<std::size_t>(odd.second)], describe(peer(call, odd.second), name()));
 }
 
 void ThreadCommunicator::move_data(const Call& call) {

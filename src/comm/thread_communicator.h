@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/call_communicator.h"
@@ -28,7 +29,7 @@ class ThreadCommunicator final : public CallCommunicator {
   std::unique_ptr<Communicator> do_subgroup(std::span<const int> ranks, std::string name) override;
 
   void arrive(const Call& call);
-  void leave(Lane lane);
+  void leave(ThreadGroup::LaneState& lane);
   void move_data(const Call& call);
   void all_reduce(const Call& call);
   void all_reduce_inline(const Call& call);
@@ -36,8 +37,11 @@ class ThreadCommunicator final : public CallCommunicator {
   void reduce_scatter(const Call& call);
   void all_to_all(const Call& call);
   void broadcast(const Call& call);
-  /// The calls of two ranks that do not fit together, as an Error; the same on every rank.
-  std::optional<Error> disagreement(const Call& call);
+  /// Two ranks of the group whose calls do not fit together; the same on every rank. Allocates
+  /// nothing, so that a rank that is out of memory goes through the same gates as the others.
+  using Pair = std::pair<int, int>;
+  std::optional<Pair> disagreement(const Call& call) noexcept;
+  [[noreturn]] void throw_mismatch(const Call& call, const Pair& odd);
 
   /// The call that rank `r` of the group has published for the same operation as `call`.
   const Call& peer(const Call& call, int r);

@@ -37,7 +37,8 @@ class ThreadGroup {
     Gate arrive;  ///< All have published; closed when the group ends.
     Gate leave;   ///< All are done with each other's buffers. Never closed: peers that passed
                   ///< `arrive` always get here.
-    std::vector<Slot> slots;  ///< By rank of the group.
+    std::atomic<bool> broken{false};  ///< A rank could not do its part after `arrive`.
+    std::vector<Slot> slots;          ///< By rank of the group.
   };
 
   ThreadGroup(ThreadHub& hub, std::vector<int> members, std::string name);

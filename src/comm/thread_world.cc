@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "comm/incident.h"
 #include "comm/thread_communicator.h"
 
 namespace fourfold {
@@ -27,17 +28,6 @@ class FirstException {
   std::mutex mutex_;
   std::exception_ptr first_;
 };
-
-/// What the exception says, for the other ranks.
-std::string reason_of(const std::exception_ptr& exception) {
-  try {
-    std::rethrow_exception(exception);
-  } catch (const std::exception& e) {
-    return e.what();
-  } catch (...) {
-    return "an exception of unknown type";
-  }
-}
 
 }  // namespace
 

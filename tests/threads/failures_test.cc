@@ -12,6 +12,7 @@
 
 #include "comm/incident.h"
 #include "comm/thread_world.h"
+#include "tests/threads/short_memory.h"
 
 namespace fourfold {
 namespace {
@@ -283,6 +284,53 @@ TEST(Incident, ReportNamesTheRankTheCauseAndWhatRan) {
                       HasSubstr("all_reduce #4 over world step 4 100 B lane caller: done")));
     EXPECT_THAT(world.trace(), ElementsAre(HasSubstr("#2"), HasSubstr("#3"), HasSubstr("#4")));
   });
+}
+
+/// Runs the operation on three ranks, of which rank 1 fails in its n-th allocation. Whether it had
+/// that many.
+bool fails_at_allocation(int n, const std::function<void(Communicator&)>& operation) {
+  bool failed = false;
+  std::atomic<int> errors{0};
+  try {
+    run_thread_ranks(3, {}, [&](Communicator& world) {
+      world.barrier().wait_host();
+      try {
+        if (world.rank() == 1) allocations_left = n;
+        operation(world);
+        allocations_left = -1;
+      } catch (...) {
+        failed |= world.rank() == 1 && allocations_left < 0;
+        allocations_left = -1;
+        ++errors;
+        throw;
+      }
+    });
+  } catch (const std::exception&) {
+    EXPECT_EQ(errors.load(), 3) << "a rank took a result that a peer did not make";
+  }
+  return failed;
+}
+
+TEST(OutOfMemory, OnOneRankEndsAllOfThemAtOnce) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto scatter = [](Communicator& world) {
+    static constexpr std::array<std::int64_t, 3> kCounts{200, 200, 200};
+    static std::array<std::array<float, 600>, 3> buffers;
+    float* all = buffers[static_cast<std::size_t>(world.rank())].data();
+    const Buffer own{all + 200 * world.rank(), 200, DType::kF32};
+    world.reduce_scatter({all, 600, DType::kF32}, own, kCounts, ReduceOp::kSum).wait_host();
+  };
+  const auto reduce = [](Communicator& world) {
+    static std::array<std::array<float, 1000>, 3> buffers;
+    float* data = buffers[static_cast<std::size_t>(world.rank())].data();
+    world.all_reduce({data, 1000, DType::kF32}, ReduceOp::kSum).wait_host();
+  };
+  for (const auto& operation : std::vector<std::function<void(Communicator&)>>{scatter, reduce}) {
+    int n = 0;
+    while (fails_at_allocation(n, operation)) ++n;
+    EXPECT_GE(n, 2) << "allocations of one operation";
+  }
+  EXPECT_LT(seconds_since(start), 10);
 }
 
 TEST(Incident, TraceShowsWhatFailedAndWhatRuns) {

@@ -49,7 +49,7 @@ class Post {
   std::int64_t bytes_ = 0;
 };
 
-class PostTransport final : public Transport {
+class PostTransport : public Transport {
  public:
   PostTransport(Post& post, int rank, int size, std::int64_t max_bytes)
       : post_(post), rank_(rank), size_(size), max_bytes_(max_bytes) {}
@@ -96,6 +96,7 @@ class PostTransport final : public Transport {
   }
   void send_notice(const std::string&) noexcept override {}
   std::optional<Notice> take_notice() override { return std::nullopt; }
+  std::size_t under_way() const { return waiting_.size(); }
 
  private:
   struct Waiting {
@@ -170,6 +171,26 @@ TEST(Messages, OfAPeerWithAnotherSizeNeverReachTheBuffer) {
                                    world.broadcast({data.data(), count, DType::kU8}, 0).wait_host();
                                  }),
                Error);
+}
+
+/// Gives up at a send, as the library does when it has no memory.
+class PoorTransport final : public PostTransport {
+ public:
+  using PostTransport::PostTransport;
+  Request start_send(const void*, std::int64_t, int, Lane) override { throw std::bad_alloc(); }
+};
+
+TEST(Messages, OutOfMemoryLeavesNoMessageUnderWay) {
+  Post post;
+  auto owned = std::make_unique<PoorTransport>(post, 0, 2, 1000);
+  const PoorTransport& transport = *owned;
+  auto world = std::make_shared<MessageWorld>(std::move(owned),
+                                              std::make_shared<RankContext>(0, CommOptions{}));
+  MessageCommunicator comm(0, {0, 1}, "world", world);
+  Communicator& group = comm;
+  EXPECT_THROW(group.barrier().wait_host(), std::bad_alloc);
+  EXPECT_EQ(transport.under_way(), 0u);
+  EXPECT_TRUE(world->failed());
 }
 
 }  // namespace
