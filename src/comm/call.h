@@ -32,6 +32,7 @@ struct Call {
   ReduceOp op = ReduceOp::kSum;
   DType dtype = DType::kU8;
   Lane lane = Lane::kCaller;
+  int channel = 0;        ///< channel_of() the group's lane.
   int root = -1;          ///< Of a broadcast; the peer of a send or receive. A rank of the group.
   std::int64_t seq = 0;   ///< Number of the collective in its group and lane, from 0; sends and
                           ///< receives are counted apart, by each rank for itself.

@@ -49,7 +49,8 @@ CallCommunicator::CallCommunicator(int rank, std::vector<int> members, std::stri
                                    std::shared_ptr<RankContext> context)
     : Communicator(rank, static_cast<int>(members.size()), std::move(name)),
       members_(std::move(members)),
-      context_(std::move(context)) {}
+      context_(std::move(context)),
+      channel_(group_channel(this->name())) {}
 
 void CallCommunicator::drain() noexcept {
   for (const auto& job : last_job_) {
@@ -79,6 +80,7 @@ Work CallCommunicator::submit(Call call, Lane lane) {
   context_->throw_dropped();
   const auto index = static_cast<std::size_t>(lane);
   call.lane = lane;
+  call.channel = channel_of(lane, channel_);
   const bool pairwise = call.kind == OpKind::kSend || call.kind == OpKind::kReceive;
   call.seq = (pairwise ? next_pairwise_seq_ : next_seq_)[index]++;
   call.step = context_->step.load();
@@ -96,7 +98,7 @@ Work CallCommunicator::submit(Call call, Lane lane) {
   };
   auto job = std::make_shared<Job>(std::move(run));
   last_job_[index] = job;
-  context_->lanes.post(lane, job);
+  context_->lanes.post(call.channel, job);
   return Work(std::make_unique<LaneWork>(std::move(job), context_));
 }
 

@@ -75,9 +75,12 @@ class CallCommunicator : public Communicator {
 
   const std::vector<int> members_;
   const std::shared_ptr<RankContext> context_;
-  std::array<std::int64_t, 4> next_seq_{};  ///< Of collectives, by lane: equal on all ranks.
-  std::array<std::int64_t, 4> next_pairwise_seq_{};  ///< Of sends and receives, by lane.
-  std::array<std::shared_ptr<Job>, 4> last_job_{};   ///< By lane.
+  template <class T>
+  using ByLane = std::array<T, kLaneKinds>;
+  const int channel_;                         ///< Of the group, for channel_of().
+  ByLane<std::int64_t> next_seq_{};           ///< Of collectives: equal on all ranks.
+  ByLane<std::int64_t> next_pairwise_seq_{};  ///< Of sends and receives.
+  ByLane<std::shared_ptr<Job>> last_job_{};
 };
 
 }  // namespace fourfold

@@ -14,10 +14,11 @@ namespace fourfold {
 
 enum class ReduceOp : std::uint8_t { kSum, kMax, kMin, kAvg };
 
-/// Who runs an operation. kCaller: the calling thread, before the call returns. The others have a
-/// thread of their own each, so that the caller computes on; order inside a lane is program order,
-/// and lanes do not wait for each other.
+/// Who runs an operation. kCaller: the calling thread, before the call returns. The others run on
+/// while the caller computes. Every group (by its name) has lanes of its own, with a thread each
+/// once they are used; order inside a lane is program order, and lanes do not wait for each other.
 enum class Lane : std::uint8_t { kCaller, kGather, kReduce, kScatter };
+inline constexpr std::size_t kLaneKinds = 4;
 
 /// How much is checked while communicating.
 enum class CommCheck : std::uint8_t {

@@ -83,7 +83,7 @@ void Exchange::start(Message& m) {
     m.head.resize(kHeadBytes);
     // The place for the request comes first: a message that nobody knows of cannot be given up.
     m.requests.emplace_back();
-    m.requests.back() = transport.start_receive(m.head.data(), kHeadBytes, m.peer, call_.lane);
+    m.requests.back() = transport.start_receive(m.head.data(), kHeadBytes, m.peer, call_.channel);
     return;
   }
   MessageHeader header = header_;
@@ -96,7 +96,7 @@ void Exchange::start(Message& m) {
   }
   m.requests.emplace_back();
   m.requests.back() = transport.start_send(m.head.data(), static_cast<std::int64_t>(m.head.size()),
-                                           m.peer, call_.lane);
+                                           m.peer, call_.channel);
   if (!together) start_data(m);
 }
 
@@ -105,8 +105,9 @@ void Exchange::start_data(Message& m) {
   for (std::int64_t at = 0; at < m.bytes; at += transport.max_bytes()) {
     const std::int64_t bytes = std::min(transport.max_bytes(), m.bytes - at);
     m.requests.emplace_back();
-    m.requests.back() = m.incoming ? transport.start_receive(m.data + at, bytes, m.peer, call_.lane)
-                                   : transport.start_send(m.data + at, bytes, m.peer, call_.lane);
+    m.requests.back() = m.incoming
+                            ? transport.start_receive(m.data + at, bytes, m.peer, call_.channel)
+                            : transport.start_send(m.data + at, bytes, m.peer, call_.channel);
   }
 }
 

@@ -18,22 +18,47 @@ void Job::wait() const {
   while (!done()) wait_while_equal(done_, 0, deadline_after(1e9));
 }
 
+int group_channel(std::string_view group_name) {
+  std::uint32_t hash = 0x811c9dc5u;  // FNV-1a.
+  for (const char c : group_name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x01000193u;
+  return static_cast<int>((hash ^ hash >> 16) % kGroupChannels);
+}
+
+int channel_of(Lane lane, int group_channel) {
+  return lane == Lane::kCaller ? 0
+                               : 1 + (static_cast<int>(lane) - 1) * kGroupChannels + group_channel;
+}
+
 LaneThreads::~LaneThreads() {
-  for (Queue& queue : queues_) {
-    if (!queue.thread.joinable()) continue;
-    {
-      const std::lock_guard lock(queue.mutex);
-      queue.closed = true;
+  for (const auto& kind : queues_) {
+    for (const auto& queue : kind) {
+      {
+        const std::lock_guard lock(queue->mutex);
+        queue->closed = true;
+      }
+      queue->filled.notify_one();
+      queue->thread.join();
     }
-    queue.filled.notify_one();
-    queue.thread.join();
   }
 }
 
-void LaneThreads::post(Lane lane, std::shared_ptr<Job> job) {
-  FF_CHECK(lane != Lane::kCaller, "the caller's lane has no thread");
-  Queue& queue = queues_[static_cast<std::size_t>(lane)];
-  if (!queue.thread.joinable()) queue.thread = std::thread([&queue] { serve(queue); });
+LaneThreads::Queue& LaneThreads::queue_of(int channel) {
+  const auto known = by_channel_.find(channel);
+  if (known != by_channel_.end()) return *known->second;
+  auto& kind = queues_[static_cast<std::size_t>((channel - 1) / kGroupChannels)];
+  if (kind.size() < kMostThreads) {
+    auto queue = std::make_unique<Queue>();
+    kind.reserve(kMostThreads);
+    queue->thread = std::thread([&q = *queue] { serve(q); });
+    kind.push_back(std::move(queue));
+    return *(by_channel_[channel] = kind.back().get());
+  }
+  return *(by_channel_[channel] = kind[by_channel_.size() % kMostThreads].get());
+}
+
+void LaneThreads::post(int channel, std::shared_ptr<Job> job) {
+  FF_CHECK(channel > 0 && channel < kChannels, "lane {} has no thread", channel);
+  Queue& queue = queue_of(channel);
   {
     const std::lock_guard lock(queue.mutex);
     queue.jobs.push_back(std::move(job));

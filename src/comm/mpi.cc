@@ -16,10 +16,11 @@
 namespace fourfold {
 namespace {
 
-/// Tags of messages: one for each lane, and one for notices. Pairs of ranks go through the
-/// operations of a lane in the same order, so nothing more is needed to tell messages apart.
-int tag_of(Lane lane) { return 1 + static_cast<int>(lane); }
-constexpr int kNoticeTag = 9;
+/// Tags of messages: the lowest for notices, then one for each channel. Pairs of ranks go through
+/// the operations of a channel in the same order, so nothing more is needed to tell messages apart.
+constexpr int kNoticeTag = 0;
+int tag_of(int channel) { return kNoticeTag + 1 + channel; }
+static_assert(kNoticeTag + kChannels <= 32767, "MPI promises no more tags");
 constexpr std::size_t kNoticeBytes = 1024;
 
 void check_mpi(int code, const char* what) {
@@ -56,20 +57,20 @@ class MpiTransport final : public Transport {
   int ranks_here() const override { return ranks_here_; }
   std::int64_t max_bytes() const override { return std::int64_t{1} << 30; }
 
-  Request start_send(const void* data, std::int64_t bytes, int to, Lane lane) override {
+  Request start_send(const void* data, std::int64_t bytes, int to, int channel) override {
     const auto lock = serialize();
     MPI_Request request;
-    check_mpi(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, to, tag_of(lane), MPI_COMM_WORLD,
-                        &request),
+    check_mpi(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, to, tag_of(channel),
+                        MPI_COMM_WORLD, &request),
               "MPI_Isend");
     return wrap(request);
   }
 
-  Request start_receive(void* data, std::int64_t bytes, int from, Lane lane) override {
+  Request start_receive(void* data, std::int64_t bytes, int from, int channel) override {
     const auto lock = serialize();
     MPI_Request request;
-    check_mpi(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, from, tag_of(lane), MPI_COMM_WORLD,
-                        &request),
+    check_mpi(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, from, tag_of(channel),
+                        MPI_COMM_WORLD, &request),
               "MPI_Irecv");
     return wrap(request);
   }

@@ -17,7 +17,7 @@ ThreadGroup::LaneState::LaneState(int size, int spins)
 
 ThreadGroup::ThreadGroup(ThreadHub& hub, std::vector<int> members, std::string name)
     : hub_(hub), members_(std::move(members)), name_(std::move(name)) {
-  for (int i = 0; i < 4; ++i) {
+  for (std::size_t i = 0; i < kLaneKinds; ++i) {
     // The threads of the other lanes leave the cores to those that compute.
     const int spins = static_cast<Lane>(i) == Lane::kCaller ? hub_.spins() : 0;
     lanes_.push_back(std::make_unique<LaneState>(static_cast<int>(members_.size()), spins));

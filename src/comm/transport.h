@@ -9,8 +9,9 @@
 namespace fourfold {
 
 /// Messages between the ranks of a run, point to point: the seam between the collectives made of
-/// messages and what carries them. All calls may come from several threads, but those of one lane
-/// from one at a time. Messages of one pair and lane arrive in the order in which they were sent.
+/// messages and what carries them. All calls may come from several threads, but those of one
+/// channel (lanes.h) from one at a time. Messages of one pair and channel arrive in the order in
+/// which they were sent.
 /// Throws Error of kind kCommunication.
 class Transport {
  public:
@@ -34,9 +35,9 @@ class Transport {
   /// The most bytes that one message may have.
   virtual std::int64_t max_bytes() const = 0;
 
-  virtual Request start_send(const void* data, std::int64_t bytes, int to, Lane lane) = 0;
+  virtual Request start_send(const void* data, std::int64_t bytes, int to, int channel) = 0;
   /// `bytes` is the most that fits; the message may be shorter.
-  virtual Request start_receive(void* data, std::int64_t bytes, int from, Lane lane) = 0;
+  virtual Request start_receive(void* data, std::int64_t bytes, int from, int channel) = 0;
   /// Whether it is done; makes progress. Sets `bytes` to a received message's length.
   virtual bool test(Request& request, std::int64_t* bytes) = 0;
   /// Forgets a message: its buffer may be read, or written, until the process ends.

@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 /// Messages that lie in a queue until somebody takes them.
 class Post {
  public:
-  using Route = std::tuple<int, int, Lane>;  ///< From, to, lane.
+  using Route = std::tuple<int, int, int>;  ///< From, to, channel.
   void put(Route route, std::vector<std::byte> message) {
     const std::lock_guard lock(mutex_);
     bytes_ += static_cast<std::int64_t>(message.size());
@@ -59,13 +59,13 @@ class PostTransport : public Transport {
   int ranks_here() const override { return size_; }
   std::int64_t max_bytes() const override { return max_bytes_; }
 
-  Request start_send(const void* data, std::int64_t bytes, int to, Lane lane) override {
+  Request start_send(const void* data, std::int64_t bytes, int to, int channel) override {
     const auto* begin = static_cast<const std::byte*>(data);
-    post_.put({rank_, to, lane}, std::vector<std::byte>(begin, begin + bytes));
+    post_.put({rank_, to, channel}, std::vector<std::byte>(begin, begin + bytes));
     return add({});
   }
-  Request start_receive(void* data, std::int64_t bytes, int from, Lane lane) override {
-    return add({data, bytes, from, lane});
+  Request start_receive(void* data, std::int64_t bytes, int from, int channel) override {
+    return add({data, bytes, from, channel});
   }
   bool test(Request& request, std::int64_t* bytes) override {
     Waiting waiting;
@@ -74,13 +74,14 @@ class PostTransport : public Transport {
       waiting = waiting_.at(request.handle);
       for (const auto& [handle, other] : waiting_) {  // The receive posted first gets the first.
         if (handle == request.handle) break;
-        if (other.data != nullptr && other.from == waiting.from && other.lane == waiting.lane) {
+        if (other.data != nullptr && other.from == waiting.from &&
+            other.channel == waiting.channel) {
           return false;
         }
       }
     }
     if (waiting.data != nullptr) {
-      const auto message = post_.take({waiting.from, rank_, waiting.lane});
+      const auto message = post_.take({waiting.from, rank_, waiting.channel});
       if (!message) return false;
       *bytes = static_cast<std::int64_t>(message->size());
       EXPECT_LE(*bytes, waiting.bytes);
@@ -103,7 +104,7 @@ class PostTransport : public Transport {
     void* data = nullptr;  ///< Null for a send, which is done at once.
     std::int64_t bytes = 0;
     int from = 0;
-    Lane lane = Lane::kCaller;
+    int channel = 0;
   };
   Request add(const Waiting& waiting) {
     const std::lock_guard lock(mutex_);
@@ -177,7 +178,7 @@ TEST(Messages, OfAPeerWithAnotherSizeNeverReachTheBuffer) {
 class PoorTransport final : public PostTransport {
  public:
   using PostTransport::PostTransport;
-  Request start_send(const void*, std::int64_t, int, Lane) override { throw std::bad_alloc(); }
+  Request start_send(const void*, std::int64_t, int, int) override { throw std::bad_alloc(); }
 };
 
 TEST(Messages, OutOfMemoryLeavesNoMessageUnderWay) {
