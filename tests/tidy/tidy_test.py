@@ -42,7 +42,6 @@ SLOW_HEADERS = ["ATen/ATen.h", "torch/torch.h", "torch/csrc/autograd/custom_func
                 "torch/csrc/autograd/"]
 # Mutable data that no context can carry, and why.
 STATIC_ALLOWED = {
-    "src/train/signals.cc": "a signal handler is given nothing",
     "src/device/caching_allocator.cc": "free lists belong to threads; LibTorch has one allocator",
     "src/formats/tensorboard.cc": "writers of one process and second need names that differ",
 }
@@ -169,15 +168,19 @@ class Tidy(unittest.TestCase):
         static = re.compile(r"^\s*(inline\s+)?(static|thread_local)\b(?!.*\b(const|constexpr)\b)"
                             r"(?!_assert)(?!.*\w\s*\()(?!_cast)")
         global_ = re.compile(r"^(std::\w+(<.*>)?|int|bool|double|long|auto)\s+\w+(\{.*\}|\s*=.*)?;")
-        problems = []
+        problems, needed = [], set()
         for path in SOURCES:
-            if path.relative_to(ROOT).parts[0] != "src" or name(path) in STATIC_ALLOWED:
+            if path.relative_to(ROOT).parts[0] != "src":
                 continue
-            problems += [f"{name(path)}:{i + 1}: {line.strip()}"
-                         for i, line in enumerate(TEXTS[path].splitlines())
-                         if static.match(line) or global_.match(line)]
-        problems += [f"{path} is no longer there" for path in STATIC_ALLOWED
-                     if not (ROOT / path).exists()]
+            found = [f"{name(path)}:{i + 1}: {line.strip()}"
+                     for i, line in enumerate(TEXTS[path].splitlines())
+                     if static.match(line) or global_.match(line)]
+            if found and name(path) in STATIC_ALLOWED:
+                needed.add(name(path))
+            else:
+                problems += found
+        problems += [f"{path} is allowed static data and has none"
+                     for path in STATIC_ALLOWED if path not in needed]
         self.check(problems)
 
     def test_no_dead_file(self):
