@@ -181,9 +181,11 @@ class Checkpoints(Case):
 
     def test_a_flipped_bit_is_found_and_stepped_over(self):
         self.flip(4)
-        self.refuse(NO_CHECKPOINT, "step-00000004", "ckpt", "verify", "runs/run")
-        text = self.succeed("train", self.run_file, "--set", "train.steps=5")
-        self.assertIn("2", text)
+        self.refuse(NO_CHECKPOINT, r"step-00000004.*weight", "ckpt", "verify", "runs/run")
+        done = self.run_program("train", self.run_file, "--set", "train.steps=5")
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertIn("resumed at step 2 ", done.stdout)
+        self.assertRegex(done.stderr, r"warning: .*step-00000004", done.stdout)
 
     def test_no_checkpoint_is_usable(self):
         self.flip(2)
