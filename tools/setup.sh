@@ -10,9 +10,10 @@ cd "$(dirname "$0")/.."
 torch_version=2.13.0
 needed=(g++ cmake ninja-build pkg-config git python3-venv libfmt-dev nlohmann-json3-dev libcli11-dev
   libtomlplusplus-dev libpcre2-dev libgtest-dev libgmock-dev bible-kjv bible-kjv-text)
-# Good to have: MPI, faster builds, the formatter and the fuzzer. Without them parts are out.
+# Good to have: MPI, faster builds, the formatter, the fuzzer, random tests. Without them parts are
+# out.
 wanted=(libopenmpi-dev openmpi-bin liburing-dev ccache mold clang-format-19 clang-19
-  libclang-rt-19-dev)
+  libclang-rt-19-dev librapidcheck-dev)
 
 say() { printf 'set-up: %s\n' "$*"; }
 
@@ -90,8 +91,20 @@ install_python() {
   done
 }
 
+# What a test compares with; it is skipped without.
+install_python_for_tests() {
+  local module=transformers
+  compgen -G ".deps/venv/lib/python3*/site-packages/$module" >/dev/null && return
+  grep -qxF "$module" .deps/not-offered 2>/dev/null && return
+  say "fetching $module from the Python index"
+  .deps/venv/bin/pip install --quiet --disable-pip-version-check "$module" && return
+  say "no $module; going on without it"
+  echo "$module" >>.deps/not-offered
+}
+
 install_packages
 install_python
+install_python_for_tests
 if [ -n "${Torch_DIR:-}" ]; then
   [ -e "$Torch_DIR/../../../lib/libtorch_cpu.so" ] ||
     fail "Torch_DIR=$Torch_DIR has no LibTorch" "give the folder share/cmake/Torch of one"
