@@ -1,9 +1,6 @@
 #include "model/attention.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
-#include <cmath>
 
 #include "base/check.h"
 #include "device/tensors.h"
@@ -11,45 +8,16 @@
 #include "kernels/rotary.h"
 
 namespace fourfold {
-namespace {
-
-std::string attention_name(int block, const char* part) {
-  return fmt::format("model.layers.{}.self_attn.{}_proj", block, part);
-}
-
-LinearSpec qkv_spec(const ParallelContext& context, const ModelSpec& spec, int block) {
-  const int parts = spec.kv_heads < context.size(Axis::kX) ? spec.kv_heads : 0;
-  LinearSpec linear;
-  linear.members = {{attention_name(block, "q"), spec.query_width(), 0},
-                    {attention_name(block, "k"), spec.kv_width(), parts},
-                    {attention_name(block, "v"), spec.kv_width(), parts}};
-  linear.in = spec.hidden;
-  linear.bias = spec.bias;
-  linear.init_std = static_cast<float>(spec.init_std);
-  return linear;
-}
-
-LinearSpec projection_spec(const ModelSpec& spec, int block) {
-  LinearSpec linear;
-  linear.members = {{attention_name(block, "o"), spec.hidden, 0}};
-  linear.in = spec.query_width();
-  linear.orientation = Orientation::kTransposed;
-  linear.bias = spec.bias;
-  linear.init_std = static_cast<float>(spec.init_std / std::sqrt(2.0 * spec.layers));
-  return linear;
-}
-
-}  // namespace
-
-Attention::Attention(const ParallelContext& context, const ModelSpec& spec, int block)
+Attention::Attention(const ParallelContext& context, const ModelSpec& spec,
+                     const BlockLayers& layers, int block)
     : context_(context),
       block_(block),
       heads_(spec.heads / context.size(Axis::kX)),
       kv_heads_(std::max(1, spec.kv_heads / context.size(Axis::kX))),
       head_dim_(spec.head_dim),
       dropout_(static_cast<float>(spec.dropout)),
-      qkv_(context, qkv_spec(context, spec, block)),
-      projection_(context, projection_spec(spec, block)) {
+      qkv_(context, layers.qkv),
+      projection_(context, layers.projection) {
   FF_CHECK(spec.heads % context.size(Axis::kX) == 0, "{} heads over x = {}", spec.heads,
            context.size(Axis::kX));
   if (spec.position == Position::kRotary) {
@@ -94,7 +62,7 @@ at::Tensor Attention::project_qkv(const at::Tensor& x, std::int64_t seq,
 }
 
 at::Tensor Attention::forward(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const {
-  const std::int64_t rows = x.size(0), seq = batch.seq;
+  const std::int64_t rows = batch.rows(), seq = batch.seq;
   saved.qkv = project_qkv(x, seq, 0);
   saved.output = empty_tensor({rows, heads_ * head_dim_}, context_.compute);
   saved.log_sum_exp = empty_tensor({rows / seq, heads_, seq}, DType::kF32);
@@ -110,7 +78,7 @@ at::Tensor Attention::forward(const at::Tensor& x, const MicroBatch& batch, Save
 
 at::Tensor Attention::backward(const at::Tensor& x, const at::Tensor& d_output,
                                const MicroBatch& batch, const Saved& saved) {
-  const std::int64_t rows = x.size(0), seq = batch.seq;
+  const std::int64_t rows = batch.rows(), seq = batch.seq;
   const at::Tensor d_heads = projection_.backward(saved.output, d_output);
   const at::Tensor d_qkv = empty_tensor(saved.qkv.sizes(), context_.compute);
   with_type(context_.compute, [&]<class T>(T) {
@@ -138,7 +106,7 @@ KvCache Attention::make_cache(std::int64_t sequences, std::int64_t capacity) con
 }
 
 at::Tensor Attention::decode(const at::Tensor& x, const MicroBatch& batch, KvCache& cache) const {
-  const std::int64_t rows = x.size(0), seq = batch.seq, sequences = rows / seq;
+  const std::int64_t rows = batch.rows(), seq = batch.seq, sequences = rows / seq;
   const at::Tensor qkv = project_qkv(x, seq, cache.length);
   const at::Tensor output = empty_tensor({rows, heads_ * head_dim_}, context_.compute);
   const std::int64_t capacity = cache.keys.size(2);

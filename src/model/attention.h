@@ -1,13 +1,12 @@
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "kernels/attention.h"
 #include "model/kv_cache.h"
 #include "model/micro_batch.h"
 #include "parallel/linear.h"
-#include "spec/model_spec.h"
+#include "policy/model_layers.h"
 
 namespace fourfold {
 
@@ -17,7 +16,8 @@ namespace fourfold {
 /// (gradient_sync.h).
 class Attention {
  public:
-  Attention(const ParallelContext& context, const ModelSpec& spec, int block);
+  Attention(const ParallelContext& context, const ModelSpec& spec, const BlockLayers& layers,
+            int block);
 
   /// What backward needs besides the input.
   struct Saved {

@@ -1,24 +1,31 @@
 #include "model/block.h"
 
-#include <fmt/core.h>
-
 #include "device/tensors.h"
 #include "model/dropout_places.h"
-#include "model/norm_spec.h"
 
 namespace fourfold {
 
-Block::Block(const ParallelContext& context, const ModelSpec& spec, int index)
+Block::Block(const ParallelContext& context, const ModelSpec& spec, const BlockLayers& layers,
+             int index)
     : context_(context),
       index_(index),
       hidden_(spec.hidden),
       dropout_(static_cast<float>(spec.dropout)),
-      attention_norm_(context,
-                      norm_spec(spec, fmt::format("model.layers.{}.input_layernorm", index))),
-      attention_(context, spec, index),
-      mlp_norm_(context,
-                norm_spec(spec, fmt::format("model.layers.{}.post_attention_layernorm", index))),
-      mlp_(context, spec, index) {}
+      attention_norm_(context, layers.attention_norm),
+      attention_(context, spec, layers, index),
+      mlp_norm_(context, layers.mlp_norm),
+      mlp_(context, spec, layers) {}
+
+ParameterUnit Block::unit() {
+  ParameterUnit unit;
+  unit.add(attention_norm_.parameters());
+  unit.add(attention_.qkv());
+  unit.add(attention_.projection());
+  unit.add(mlp_norm_.parameters());
+  unit.add(mlp_.up());
+  unit.add(mlp_.down());
+  return unit;
+}
 
 at::Tensor Block::add_residual(const at::Tensor& in, const Linear4D& linear,
                                const at::Tensor& residual, const MicroBatch& batch,

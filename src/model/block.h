@@ -3,6 +3,7 @@
 #include "model/attention.h"
 #include "model/mlp.h"
 #include "parallel/norm.h"
+#include "parallel/parameter_unit.h"
 
 namespace fourfold {
 
@@ -11,7 +12,8 @@ namespace fourfold {
 ///   h = x + dropout(attention(norm(x)) + bias);  y = h + dropout(mlp(norm(h)) + bias).
 class Block {
  public:
-  Block(const ParallelContext& context, const ModelSpec& spec, int index);
+  Block(const ParallelContext& context, const ModelSpec& spec, const BlockLayers& layers,
+        int index);
 
   /// What backward needs; with recompute only `input` is kept between the passes.
   struct Saved {
@@ -34,11 +36,9 @@ class Block {
   at::Tensor backward(const at::Tensor& d_output, const MicroBatch& batch, const Saved& saved);
   at::Tensor decode(const at::Tensor& x, const MicroBatch& batch, KvCache& cache) const;
 
-  Attention& attention() { return attention_; }
   const Attention& attention() const { return attention_; }
-  Mlp& mlp() { return mlp_; }
-  Norm4D& attention_norm() { return attention_norm_; }
-  Norm4D& mlp_norm() { return mlp_norm_; }
+  /// All parameters, in the order of the forward pass.
+  ParameterUnit unit();
 
  private:
   /// residual + dropout(in + bias of `linear`).

@@ -1,47 +1,15 @@
 #include "model/mlp.h"
 
-#include <fmt/core.h>
-
-#include <cmath>
-
 #include "device/tensors.h"
 #include "kernels/activation.h"
 #include "kernels/elementwise.h"
 
 namespace fourfold {
-namespace {
-
-std::string mlp_name(int block, const char* part) {
-  return fmt::format("model.layers.{}.mlp.{}_proj", block, part);
-}
-
-LinearSpec up_spec(const ModelSpec& spec, int block) {
-  LinearSpec linear;
-  if (spec.gated()) linear.members.push_back({mlp_name(block, "gate"), spec.ffn, 0});
-  linear.members.push_back({mlp_name(block, "up"), spec.ffn, 0});
-  linear.in = spec.hidden;
-  linear.bias = spec.bias;
-  linear.init_std = static_cast<float>(spec.init_std);
-  return linear;
-}
-
-LinearSpec down_spec(const ModelSpec& spec, int block) {
-  LinearSpec linear;
-  linear.members = {{mlp_name(block, "down"), spec.hidden, 0}};
-  linear.in = spec.ffn;
-  linear.orientation = Orientation::kTransposed;
-  linear.bias = spec.bias;
-  linear.init_std = static_cast<float>(spec.init_std / std::sqrt(2.0 * spec.layers));
-  return linear;
-}
-
-}  // namespace
-
-Mlp::Mlp(const ParallelContext& context, const ModelSpec& spec, int block)
+Mlp::Mlp(const ParallelContext& context, const ModelSpec& spec, const BlockLayers& layers)
     : context_(context),
       gated_(spec.gated()),
-      up_(context, up_spec(spec, block)),
-      down_(context, down_spec(spec, block)) {}
+      up_(context, layers.up),
+      down_(context, layers.down) {}
 
 at::Tensor Mlp::activate(const at::Tensor& up) const {
   const std::int64_t rows = up.size(0), width = up.size(1) / (gated_ ? 2 : 1);

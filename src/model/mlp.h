@@ -1,14 +1,14 @@
 #pragma once
 
 #include "parallel/linear.h"
-#include "spec/model_spec.h"
+#include "policy/model_layers.h"
 
 namespace fourfold {
 
 /// The MLP of a block: up (and gate) normal, down transposed, GELU or SwiGLU between.
 class Mlp {
  public:
-  Mlp(const ParallelContext& context, const ModelSpec& spec, int block);
+  Mlp(const ParallelContext& context, const ModelSpec& spec, const BlockLayers& layers);
 
   /// What backward needs besides the input.
   struct Saved {

@@ -3,77 +3,44 @@
 #include "base/check.h"
 #include "device/tensors.h"
 #include "model/dropout_places.h"
-#include "model/norm_spec.h"
 
 namespace fourfold {
-namespace {
-
-EmbeddingSpec embedding_spec(const ModelSpec& spec) {
-  EmbeddingSpec e;
-  e.name = "model.embed_tokens";
-  if (spec.position == Position::kLearned) e.position_name = "model.embed_positions";
-  e.vocab = spec.vocab;
-  e.hidden = spec.hidden;
-  e.positions = spec.seq_len;
-  e.init_std = static_cast<float>(spec.init_std);
-  return e;
-}
-
-ParameterSpec head_spec(const ModelSpec& spec, HeadLayout layout) {
-  ParameterSpec p;
-  p.name = "lm_head.weight";
-  p.layout = VocabLoss::head_weight_layout(spec.vocab, spec.hidden, layout);
-  p.init = {Init::Kind::kNormal, static_cast<float>(spec.init_std)};
-  return p;
-}
-
-}  // namespace
-
 Transformer::Transformer(const ParallelContext& context, const ModelSpec& spec,
                          const TransformerOptions& options)
+    : Transformer(context, spec, options,
+                  model_layers(spec, context.shape().shape(), options.head_layout)) {}
+
+Transformer::Transformer(const ParallelContext& context, const ModelSpec& spec,
+                         const TransformerOptions& options, const ModelLayers& layers)
     : context_(context),
       spec_(spec),
-      recompute_(options.recompute),
-      embedding_(context, embedding_spec(spec)),
-      final_norm_(context, norm_spec(spec, "model.norm")) {
+      options_(options),
+      embedding_(context, layers.embedding),
+      final_norm_(context, layers.final_norm) {
   for (int i = 0; i < spec.layers; ++i) {
-    blocks_.push_back(std::make_unique<Block>(context, spec, i));
+    blocks_.push_back(std::make_unique<Block>(context, spec, layers.blocks[i], i));
   }
-  if (!spec.tie_embeddings) {
-    head_ = std::make_unique<WeightBlock>(
-        context, std::vector<ParameterSpec>{head_spec(spec, options.head_layout)});
+  if (layers.head) {
+    head_ = std::make_unique<WeightBlock>(context, std::vector<ParameterSpec>{*layers.head});
   }
   loss_ = std::make_unique<VocabLoss>(context, head_ ? *head_ : embedding_.table(),
-                                      options.head_layout, spec.tie_embeddings);
-  collect_parameters();
-  refresh_vectors();
+                                      layers.head_layout, spec.tie_embeddings);
+  collect_units();
+  for (const ParameterUnit& unit : units_) unit.refresh_vectors();
 }
 
-void Transformer::collect_parameters() {
-  auto add = [&](ParameterGroup& group) {
-    for (Parameter& p : group.parameters()) parameters_.push_back(&p);
-  };
-  auto add_vectors = [&](VectorBlock* vectors) {
-    if (!vectors) return;
-    add(*vectors);
-    vectors_.push_back(vectors);
-  };
-  auto add_linear = [&](Linear4D& linear) {
-    add(linear.weights());
-    add_vectors(linear.bias());
-  };
-  add(embedding_.table());
-  if (embedding_.positions()) add(*embedding_.positions());
-  for (auto& block : blocks_) {
-    add_vectors(&block->attention_norm().parameters());
-    add_linear(block->attention().qkv());
-    add_linear(block->attention().projection());
-    add_vectors(&block->mlp_norm().parameters());
-    add_linear(block->mlp().up());
-    add_linear(block->mlp().down());
+void Transformer::collect_units() {
+  ParameterUnit begin, end;
+  begin.add(embedding_.table());
+  if (embedding_.positions()) begin.add(*embedding_.positions());
+  units_.push_back(std::move(begin));
+  for (auto& block : blocks_) units_.push_back(block->unit());
+  end.add(final_norm_.parameters());
+  if (head_) end.add(*head_);
+  units_.push_back(std::move(end));
+  for (const ParameterUnit& unit : units_) {
+    parameters_.insert(parameters_.end(), unit.parameters().begin(), unit.parameters().end());
   }
-  add_vectors(&final_norm_.parameters());
-  if (head_) add(*head_);
 }
 
 at::Tensor Transformer::embed(const MicroBatch& batch, std::int64_t first_position) const {
@@ -105,14 +72,14 @@ double Transformer::forward_backward(const MicroBatch& batch, float scale) {
   at::Tensor hidden = embed(batch, 0);
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     hidden = blocks_[i]->forward(hidden, batch, saved[i]);
-    if (recompute_ == RecomputePlan::kBlocks) saved[i].keep_input_only();
+    if (recomputes(i)) saved[i].keep_input_only();
   }
   Norm4D::Statistics statistics;
   const at::Tensor normed = final_norm_.forward(hidden, statistics);
   VocabLoss::Result loss = loss_->forward_backward(normed, batch.targets, scale);
   at::Tensor gradient = final_norm_.backward(loss.d_hidden, hidden, statistics, {});
   for (std::size_t i = blocks_.size(); i-- > 0;) {
-    if (recompute_ == RecomputePlan::kBlocks) {
+    if (recomputes(i)) {
       const at::Tensor input = saved[i].input;
       blocks_[i]->forward(input, batch, saved[i]);
     }
@@ -152,18 +119,6 @@ std::vector<KvCache> Transformer::make_caches(std::int64_t sequences, std::int64
     caches.push_back(block->attention().make_cache(sequences, capacity));
   }
   return caches;
-}
-
-void Transformer::zero_gradients() {
-  for (Parameter* p : parameters_) p->gradient.zero_();
-}
-
-void Transformer::finish_gradients() {
-  for (VectorBlock* v : vectors_) v->finish_gradient();
-}
-
-void Transformer::refresh_vectors() {
-  for (VectorBlock* v : vectors_) v->refresh();
 }
 
 }  // namespace fourfold

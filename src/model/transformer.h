@@ -9,13 +9,11 @@
 
 namespace fourfold {
 
-/// How much of the forward pass is computed again in backward in place of being kept.
-enum class RecomputePlan { kNone, kBlocks };
-
 /// How a model is laid out and run; no choice changes what it computes.
 struct TransformerOptions {
-  RecomputePlan recompute = RecomputePlan::kNone;
   HeadLayout head_layout = HeadLayout::kReduceLogits;
+  /// Blocks whose forward pass is computed again in backward in place of being kept; empty: none.
+  std::vector<bool> recompute;
 };
 
 /// A decoder-only transformer on the grid: embedding, blocks, final norm, head. The GPT-2 and Llama
@@ -28,8 +26,8 @@ class Transformer {
               const TransformerOptions& options);
 
   /// One micro-batch: returns the sum over its rows of the cross-entropy and adds the gradient of
-  /// scale · that sum to the parameters' gradients. Gradients of vectors are complete after
-  /// finish_gradients(). Collective over x, y and z.
+  /// scale · that sum to the parameters' gradients. Gradients of vectors are complete after the
+  /// units' finish_gradients(). Collective over x, y and z.
   double forward_backward(const MicroBatch& batch, float scale);
   /// The loss sum alone, without dropout if the batch says so.
   double forward(const MicroBatch& batch) const;
@@ -40,30 +38,32 @@ class Transformer {
   std::vector<KvCache> make_caches(std::int64_t sequences, std::int64_t capacity) const;
   Range vocabulary() const { return loss_->vocabulary(); }
 
-  void zero_gradients();
-  void finish_gradients();
-  /// After the stored weights changed (an update, a load).
-  void refresh_vectors();
-
-  /// In the order of the forward pass; the same names in the same order on every rank.
+  /// Embedding, blocks, end: the order of the forward pass, the same on every rank.
+  const std::vector<ParameterUnit>& units() const { return units_; }
+  /// Those of all units.
   const std::vector<Parameter*>& parameters() const { return parameters_; }
   const ModelSpec& spec() const { return spec_; }
 
  private:
+  Transformer(const ParallelContext& context, const ModelSpec& spec,
+              const TransformerOptions& options, const ModelLayers& layers);
   at::Tensor embed(const MicroBatch& batch, std::int64_t first_position) const;
   void embed_backward(const MicroBatch& batch, const at::Tensor& d_hidden);
-  void collect_parameters();
+  bool recomputes(std::size_t block) const {
+    return block < options_.recompute.size() && options_.recompute[block];
+  }
+  void collect_units();
 
   const ParallelContext& context_;
   ModelSpec spec_;
-  RecomputePlan recompute_;
+  TransformerOptions options_;
   Embedding4D embedding_;
   std::vector<std::unique_ptr<Block>> blocks_;
   Norm4D final_norm_;
   std::unique_ptr<WeightBlock> head_;  ///< Null when tied.
   std::unique_ptr<VocabLoss> loss_;
+  std::vector<ParameterUnit> units_;
   std::vector<Parameter*> parameters_;
-  std::vector<VectorBlock*> vectors_;
 };
 
 }  // namespace fourfold

@@ -3,29 +3,29 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/exact_sum.h"
 #include "device/tensors.h"
 #include "kernels/exact_sum.h"
 
 namespace fourfold {
 
-GradientNorm global_gradient_norm(std::span<const OptimizerTensor> tensors, Communicator& world) {
-  ExactSum sum;
-  auto first_bad = static_cast<std::int64_t>(tensors.size());
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (!tensors[i].counted) continue;
-    const std::int64_t before = sum.non_finite();
-    kernels::add_squares(elements<float>(tensors[i].gradient), tensors[i].gradient.numel(), sum);
-    if (sum.non_finite() > before) first_bad = std::min(first_bad, static_cast<std::int64_t>(i));
-  }
-  sum.normalise();
-  world.all_reduce({sum.words().data(), ExactSum::kWords, DType::kI64}, ReduceOp::kSum).wait_host();
+void GradientNormSum::add(const OptimizerTensor& tensor, std::int64_t index) {
+  if (!tensor.counted) return;
+  const std::int64_t before = sum_.non_finite();
+  kernels::add_squares(elements<float>(tensor.gradient), tensor.gradient.numel(), sum_);
+  if (sum_.non_finite() > before) first_bad_ = std::min(first_bad_, index);
+}
+
+GradientNorm GradientNormSum::combine(std::span<const OptimizerTensor> tensors,
+                                      Communicator& world) {
+  sum_.normalise();
+  world.all_reduce({sum_.words().data(), ExactSum::kWords, DType::kI64}, ReduceOp::kSum)
+      .wait_host();
   GradientNorm norm;
-  norm.norm = std::sqrt(sum.value());
-  norm.non_finite = sum.non_finite();
+  norm.norm = std::sqrt(sum_.value());
+  norm.non_finite = sum_.non_finite();
   if (norm.non_finite > 0) {
-    world.all_reduce({&first_bad, 1, DType::kI64}, ReduceOp::kMin).wait_host();
-    norm.first_bad = tensors[static_cast<std::size_t>(first_bad)].name;
+    world.all_reduce({&first_bad_, 1, DType::kI64}, ReduceOp::kMin).wait_host();
+    norm.first_bad = tensors[static_cast<std::size_t>(first_bad_)].name;
   }
   return norm;
 }

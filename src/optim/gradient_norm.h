@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 
+#include "base/exact_sum.h"
 #include "comm/communicator.h"
 #include "optim/optimizer_tensor.h"
 
@@ -14,10 +17,21 @@ struct GradientNorm {
   std::string first_bad;        ///< Name of the first tensor that has some, over all ranks.
 };
 
-/// The global norm; the same bits on every rank, and for any order, bucketing or cut of the same
-/// gradients, since the squares are summed exactly. Collective over `world`; all ranks hold the
-/// same tensors (by name, in the same order), some of them with no rows.
-GradientNorm global_gradient_norm(std::span<const OptimizerTensor> tensors, Communicator& world);
+/// The global norm, added up tensor by tensor as gradients become ready. The same bits on every
+/// rank, and for any order, bucketing or cut of the same gradients, since the squares are summed
+/// exactly.
+class GradientNormSum {
+ public:
+  /// Adds the elements that this rank counts. `index` is the tensor's place among all of the
+  /// model's and the same on every rank.
+  void add(const OptimizerTensor& tensor, std::int64_t index);
+  /// The norm over all ranks. Collective over `world`; `tensors` names them by index.
+  GradientNorm combine(std::span<const OptimizerTensor> tensors, Communicator& world);
+
+ private:
+  ExactSum sum_;
+  std::int64_t first_bad_ = std::numeric_limits<std::int64_t>::max();
+};
 
 /// What gradients are multiplied with so that their norm is at most `limit` (0: no limit).
 double clip_factor(double norm, double limit);

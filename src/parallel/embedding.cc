@@ -7,16 +7,6 @@
 namespace fourfold {
 namespace {
 
-std::vector<ParameterSpec> table_spec(const std::string& name, TensorLayout layout,
-                                      const EmbeddingSpec& spec) {
-  ParameterSpec p;
-  p.name = name + ".weight";
-  p.layout = std::move(layout);
-  p.init = {Init::Kind::kNormal, spec.init_std};
-  p.decay = spec.decay;
-  return {p};
-}
-
 /// A gradient target that holds zeros or what was there, so that rows can be added to it.
 WeightBlock::GradientTarget cleared_target(WeightBlock& block) {
   WeightBlock::GradientTarget target = block.gradient_target();
@@ -27,13 +17,10 @@ WeightBlock::GradientTarget cleared_target(WeightBlock& block) {
 }  // namespace
 
 Embedding4D::Embedding4D(const ParallelContext& context, const EmbeddingSpec& spec)
-    : context_(context),
-      table_(context,
-             table_spec(spec.name, {{spec.vocab, spec.hidden}, {{{Axis::kX}, 0}, {{Axis::kY}, 0}}},
-                        spec)) {
+    : context_(context), table_(context, {token_table_spec(spec)}) {
   if (spec.position_name.empty()) return;
-  const TensorLayout layout{{spec.positions, spec.hidden}, {{{}, 0}, {{Axis::kY}, 0}}};
-  positions_ = std::make_unique<WeightBlock>(context, table_spec(spec.position_name, layout, spec));
+  positions_ =
+      std::make_unique<WeightBlock>(context, std::vector<ParameterSpec>{position_table_spec(spec)});
 }
 
 at::Tensor Embedding4D::forward(const at::Tensor& tokens, std::int64_t seq,

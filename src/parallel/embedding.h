@@ -1,21 +1,11 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
+#include "layout/layer_specs.h"
 #include "parallel/weight_block.h"
 
 namespace fourfold {
-
-struct EmbeddingSpec {
-  std::string name;            ///< Of the token table, without ".weight".
-  std::string position_name;   ///< Of learned positions; empty: none.
-  std::int64_t vocab = 0;      ///< Split over x.
-  std::int64_t hidden = 0;     ///< Split over y.
-  std::int64_t positions = 0;  ///< Rows of learned positions.
-  float init_std = 0.02f;
-  bool decay = true;
-};
 
 /// Token embedding, with learned positions if asked for. Vocabulary over x, hidden over y, stored
 /// over z. Each rank looks up the tokens of its part of the vocabulary (zeros for the others); the

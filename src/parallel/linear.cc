@@ -4,37 +4,6 @@
 #include "parallel/products.h"
 
 namespace fourfold {
-namespace {
-
-std::vector<ParameterSpec> weight_specs(const LinearSpec& spec) {
-  std::vector<ParameterSpec> specs;
-  for (const LinearMember& m : spec.members) {
-    ParameterSpec p;
-    p.name = m.name + ".weight";
-    p.layout.shape = {m.out, spec.in};
-    p.layout.dims = {{{output_axis(spec.orientation)}, m.parts},
-                     {{input_axis(spec.orientation)}, 0}};
-    p.init = {Init::Kind::kNormal, spec.init_std};
-    specs.push_back(std::move(p));
-  }
-  return specs;
-}
-
-std::vector<ParameterSpec> bias_specs(const LinearSpec& spec) {
-  std::vector<ParameterSpec> specs;
-  for (const LinearMember& m : spec.members) {
-    ParameterSpec p;
-    p.name = m.name + ".bias";
-    p.layout.shape = {m.out};
-    p.layout.dims = {{{output_axis(spec.orientation)}, m.parts}};
-    p.init = {Init::Kind::kZeros, 0};
-    p.decay = false;
-    specs.push_back(std::move(p));
-  }
-  return specs;
-}
-
-}  // namespace
 
 Linear4D::Linear4D(const ParallelContext& context, const LinearSpec& spec)
     : context_(context),

@@ -1,38 +1,12 @@
 #pragma once
 
 #include <memory>
-#include <string>
-#include <vector>
 
+#include "layout/layer_specs.h"
 #include "parallel/vector_block.h"
 #include "parallel/weight_block.h"
 
 namespace fourfold {
-
-/// Which axes split a linear's features. Normal: outputs over x, inputs over y. Transposed: outputs
-/// over y, inputs over x. A normal linear leaves its output split as a transposed one wants its
-/// input, so the two compose without moving anything.
-enum class Orientation { kNormal, kTransposed };
-
-constexpr Axis output_axis(Orientation o) {
-  return o == Orientation::kNormal ? Axis::kX : Axis::kY;
-}
-constexpr Axis input_axis(Orientation o) { return o == Orientation::kNormal ? Axis::kY : Axis::kX; }
-
-/// One named weight of a linear; several share one product when they have the same input.
-struct LinearMember {
-  std::string name;      ///< Without ".weight".
-  std::int64_t out = 0;  ///< Global output features.
-  int parts = 0;         ///< Parts of the outputs when fewer than ranks (tensor_layout.h); 0: all.
-};
-
-struct LinearSpec {
-  std::vector<LinearMember> members;
-  std::int64_t in = 0;  ///< Global input features.
-  Orientation orientation = Orientation::kNormal;
-  bool bias = false;
-  float init_std = 0.02f;
-};
 
 /// A linear layer as a 3D-parallel product (Agarwal's algorithm as AxoNN uses it; "A 4D Hybrid
 /// Algorithm to Scale Parallel Training to Thousands of GPUs", arXiv 2305.13525, Algorithm 1).

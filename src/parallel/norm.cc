@@ -6,21 +6,6 @@
 namespace fourfold {
 namespace {
 
-std::vector<ParameterSpec> norm_parameters(const NormSpec& spec) {
-  ParameterSpec gain;
-  gain.name = spec.name + ".weight";
-  gain.layout = {{spec.width}, {{{Axis::kY}, 0}}};
-  gain.init = {Init::Kind::kOnes, 0};
-  gain.decay = false;
-  std::vector<ParameterSpec> specs{gain};
-  if (spec.bias) {
-    specs.push_back(gain);
-    specs.back().name = spec.name + ".bias";
-    specs.back().init = {Init::Kind::kZeros, 0};
-  }
-  return specs;
-}
-
 const float* floats_or_null(const at::Tensor& t) {
   return t.defined() ? elements<float>(t) : nullptr;
 }

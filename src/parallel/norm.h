@@ -1,18 +1,9 @@
 #pragma once
 
-#include <string>
-
+#include "layout/layer_specs.h"
 #include "parallel/vector_block.h"
 
 namespace fourfold {
-
-struct NormSpec {
-  std::string name;        ///< Without ".weight".
-  std::int64_t width = 0;  ///< Global features, split over y.
-  bool centred = true;     ///< LayerNorm; false: RMSNorm.
-  bool bias = true;
-  float eps = 1e-5f;
-};
 
 /// LayerNorm or RMSNorm of rows whose features are split over y. The statistics are those of the
 /// whole row: one collective over y with two floats a row (RMSNorm: one) in each direction.

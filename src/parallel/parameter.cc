@@ -4,7 +4,6 @@
 #include "base/crc32c.h"
 #include "comm/tensor_buffer.h"
 #include "device/tensors.h"
-#include "kernels/elementwise.h"
 #include "kernels/random.h"
 
 namespace fourfold {
@@ -37,6 +36,7 @@ ParameterGroup::ParameterGroup(const ParallelContext& context, std::vector<Param
     p.block = spec.layout.block(grid, at);
     p.stored = spec.layout.stored(grid, at);
     p.updated = spec.layout.updated(grid, at, context.zero);
+    p.counted = spec.layout.replica(grid, at) == 0 && (context.zero || at.data == 0);
     p.spec = std::move(spec);
     parameters_.push_back(std::move(p));
     rows_ += block_rows(parameters_.back());
@@ -101,7 +101,7 @@ std::vector<std::int64_t> ParameterGroup::counts_over_z(const Parameter& p) cons
   return split_counts(block_rows(p), context_.size(Axis::kZ), cols_);
 }
 
-void ParameterGroup::gather_over_z(const at::Tensor& whole, Lane lane) const {
+std::vector<Work> ParameterGroup::start_gather_over_z(const at::Tensor& whole, Lane lane) const {
   Communicator& z = context_.grid.group({Axis::kZ});
   std::vector<Work> works;
   std::int64_t row = 0;
@@ -110,12 +110,12 @@ void ParameterGroup::gather_over_z(const at::Tensor& whole, Lane lane) const {
     row += block_rows(p);
     works.push_back(z.all_gather(buffer_of(p.weight), buffer_of(out), counts_over_z(p), lane));
   }
-  for (Work& work : works) work.wait_stream();
+  return works;
 }
 
-void ParameterGroup::scatter_over_z(const at::Tensor& whole, Lane lane) {
+std::vector<Work> ParameterGroup::start_scatter_over_z(const at::Tensor& whole,
+                                                       const at::Tensor& part, Lane lane) const {
   Communicator& z = context_.grid.group({Axis::kZ});
-  const at::Tensor part = empty_tensor(gradients_.sizes(), DType::kF32);
   std::vector<Work> works;
   std::int64_t row = 0, stored = 0;
   for (const Parameter& p : parameters_) {
@@ -126,8 +126,7 @@ void ParameterGroup::scatter_over_z(const at::Tensor& whole, Lane lane) {
     works.push_back(
         z.reduce_scatter(buffer_of(in), buffer_of(out), counts_over_z(p), ReduceOp::kSum, lane));
   }
-  for (Work& work : works) work.wait_stream();
-  kernels::accumulate(elements<float>(gradients_), elements<float>(part), part.numel());
+  return works;
 }
 
 }  // namespace fourfold

@@ -5,26 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "layout/tensor_layout.h"
+#include "layout/parameter_spec.h"
 #include "parallel/context.h"
 
 namespace fourfold {
-
-/// How a parameter starts: every element is a function of the run's seed, the parameter's name and
-/// the element's global index, so that all grids start with the same bits.
-struct Init {
-  enum class Kind { kNormal, kOnes, kZeros };
-  Kind kind = Kind::kNormal;
-  float std = 0;
-};
-
-/// One named tensor of the model, as the world outside sees it.
-struct ParameterSpec {
-  std::string name;  ///< Global, as Hugging Face names it.
-  TensorLayout layout;
-  Init init;
-  bool decay = true;  ///< Whether weight decay applies.
-};
 
 /// This rank's share of a parameter. Rows are dim 0; all tensors are dense.
 struct Parameter {
@@ -39,6 +23,10 @@ struct Parameter {
   at::Tensor master;      ///< Updated rows, f32; in fp32 runs a view of weight.
   at::Tensor exp_avg;     ///< Updated rows, f32.
   at::Tensor exp_avg_sq;  ///< Updated rows, f32.
+
+  /// Whether this rank counts these elements where each of the model's is counted once: it is the
+  /// first of those that update the same rows.
+  bool counted = true;
 
   /// Updated rows of weight and of gradient, as views.
   at::Tensor updated_weight() const;
@@ -65,10 +53,12 @@ class ParameterGroup {
   const at::Tensor& weights() const { return weights_; }
   const at::Tensor& gradients() const { return gradients_; }
 
-  /// All-gathers the members' stored rows over z into their blocks' rows of `whole`.
-  void gather_over_z(const at::Tensor& whole, Lane lane) const;
-  /// Reduce-scatters the members' rows of `whole` (f32) over z and adds them to the gradients.
-  void scatter_over_z(const at::Tensor& whole, Lane lane);
+  /// Starts the all-gather over z of the members' stored rows into their blocks' rows of `whole`.
+  std::vector<Work> start_gather_over_z(const at::Tensor& whole, Lane lane) const;
+  /// Starts the reduce-scatter over z of the members' rows of `whole` (f32) into `part`, which has
+  /// the shape of gradients().
+  std::vector<Work> start_scatter_over_z(const at::Tensor& whole, const at::Tensor& part,
+                                         Lane lane) const;
 
  private:
   void allocate();

@@ -1,5 +1,7 @@
 #include "parallel/vector_block.h"
 
+#include "parallel/in_flight.h"
+
 namespace fourfold {
 
 VectorBlock::VectorBlock(const ParallelContext& context, std::vector<ParameterSpec> specs)
@@ -13,7 +15,7 @@ void VectorBlock::refresh() {
     return;
   }
   const at::Tensor whole = empty_tensor({rows(), 1}, context().compute);
-  gather_over_z(whole, Lane::kCaller);
+  InFlight({whole}, start_gather_over_z(whole, Lane::kCaller)).wait();
   values_.copy_(whole);
 }
 
@@ -21,7 +23,9 @@ void VectorBlock::finish_gradient() {
   if (context().size(Axis::kZ) == 1) {
     gradients().add_(gradient_);
   } else {
-    scatter_over_z(gradient_, Lane::kCaller);
+    const at::Tensor part = empty_tensor(gradients().sizes(), DType::kF32);
+    InFlight({part}, start_scatter_over_z(gradient_, part, Lane::kCaller)).wait();
+    gradients().add_(part);
   }
   gradient_.zero_();
 }

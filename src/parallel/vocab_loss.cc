@@ -43,14 +43,6 @@ VocabLoss::VocabLoss(const ParallelContext& context, WeightBlock& weights, HeadL
   vocabulary_ = {vocabulary_.begin + part.begin, vocabulary_.begin + part.end};
 }
 
-TensorLayout VocabLoss::head_weight_layout(std::int64_t vocab, std::int64_t hidden,
-                                           HeadLayout layout) {
-  if (layout == HeadLayout::kGatherHidden) {
-    return {{vocab, hidden}, {{{Axis::kX, Axis::kY}, 0}, {{}, 0}}};
-  }
-  return {{vocab, hidden}, {{{Axis::kX}, 0}, {{Axis::kY}, 0}}};
-}
-
 AxisSet VocabLoss::vocabulary_axes() const {
   return gathers() ? AxisSet{Axis::kX, Axis::kY} : AxisSet{Axis::kX};
 }

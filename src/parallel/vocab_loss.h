@@ -13,12 +13,8 @@ namespace fourfold {
 class VocabLoss {
  public:
   /// `weights` [vocab, hidden] outlives this. Tied ones are the embedding's table, vocabulary over
-  /// x and hidden over y whatever the layout; the head's own are made with head_weight_layout().
+  /// x and hidden over y whatever the layout; the head's own are laid out by model_layers().
   VocabLoss(const ParallelContext& context, WeightBlock& weights, HeadLayout layout, bool tied);
-
-  /// Where a head of its own keeps its weight.
-  static TensorLayout head_weight_layout(std::int64_t vocab, std::int64_t hidden,
-                                         HeadLayout layout);
 
   /// What training gets from the rows of one micro-batch.
   struct Result {
@@ -36,7 +32,7 @@ class VocabLoss {
   Range vocabulary() const { return vocabulary_; }
 
  private:
-  /// Per-row statistics of a chunk, f32 [rows]: reduced over x.
+  /// Per-row statistics of a chunk, f32 [rows]: reduced over vocabulary_axes().
   struct RowStatistics {
     at::Tensor max;
     at::Tensor sums;  ///< [2, rows]: sum of exponentials, target logit.

@@ -1,14 +1,14 @@
 #include "parallel/weight_block.h"
 
 #include "device/tensors.h"
+#include "kernels/elementwise.h"
 
 namespace fourfold {
 
-at::Tensor WeightBlock::gather(Lane lane) const {
-  if (context().size(Axis::kZ) == 1) return weights();
+WeightBlock::Gather WeightBlock::start_gather(Lane lane) const {
+  if (context().size(Axis::kZ) == 1) return {weights(), {}};
   const at::Tensor whole = empty_tensor({rows(), cols()}, context().compute);
-  gather_over_z(whole, lane);
-  return whole;
+  return {whole, InFlight({whole}, start_gather_over_z(whole, lane))};
 }
 
 WeightBlock::GradientTarget WeightBlock::gradient_target() {
@@ -16,8 +16,17 @@ WeightBlock::GradientTarget WeightBlock::gradient_target() {
   return {empty_tensor({rows(), cols()}, DType::kF32), false};
 }
 
-void WeightBlock::add_gradient(const GradientTarget& target, Lane lane) {
-  if (context().size(Axis::kZ) > 1) scatter_over_z(target.tensor, lane);
+WeightBlock::Scatter WeightBlock::start_scatter(const GradientTarget& target, Lane lane) {
+  if (context().size(Axis::kZ) == 1) return {gradients(), {}, {}};
+  const at::Tensor part = empty_tensor(gradients().sizes(), DType::kF32);
+  return {gradients(), part,
+          InFlight({target.tensor, part}, start_scatter_over_z(target.tensor, part, lane))};
+}
+
+void WeightBlock::Scatter::finish() {
+  in_flight_.wait();
+  if (!part_.defined()) return;
+  kernels::accumulate(elements<float>(gradients_), elements<float>(part_), part_.numel());
 }
 
 }  // namespace fourfold

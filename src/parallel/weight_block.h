@@ -1,5 +1,6 @@
 #pragma once
 
+#include "parallel/in_flight.h"
 #include "parallel/parameter.h"
 
 namespace fourfold {
@@ -10,9 +11,24 @@ class WeightBlock : public ParameterGroup {
  public:
   using ParameterGroup::ParameterGroup;
 
-  /// The block, [rows(), cols()] in the compute type. With Gz = 1 a view of the stored weights: it
-  /// must not be written to.
-  at::Tensor gather(Lane lane = Lane::kCaller) const;
+  /// A gather under way.
+  class Gather {
+   public:
+    Gather(at::Tensor block, InFlight in_flight)
+        : block_(std::move(block)), in_flight_(std::move(in_flight)) {}
+    /// The block, [rows(), cols()] in the compute type, once it is whole. With Gz = 1 a view of the
+    /// stored weights: it must not be written to.
+    at::Tensor wait() {
+      in_flight_.wait();
+      return block_;
+    }
+
+   private:
+    at::Tensor block_;
+    InFlight in_flight_;
+  };
+  Gather start_gather(Lane lane) const;
+  at::Tensor gather() const { return start_gather(Lane::kCaller).wait(); }
 
   /// Where the gradient of the block is to be written by the product that makes it: [rows(),
   /// cols()] f32 and whether the product must add to what is there (Gz = 1: the stored gradient
@@ -22,8 +38,25 @@ class WeightBlock : public ParameterGroup {
     bool accumulate = false;
   };
   GradientTarget gradient_target();
-  /// Takes the written gradient: sums it over z into the stored gradient.
-  void add_gradient(const GradientTarget& target, Lane lane = Lane::kCaller);
+
+  /// A sum over z under way. The stored gradient changes in finish() alone, so the order of calls
+  /// is the order of sums, however long the operations take.
+  class Scatter {
+   public:
+    Scatter(at::Tensor gradients, at::Tensor part, InFlight in_flight)
+        : gradients_(std::move(gradients)),
+          part_(std::move(part)),
+          in_flight_(std::move(in_flight)) {}
+    void finish();
+
+   private:
+    at::Tensor gradients_;
+    at::Tensor part_;  ///< Undefined where nothing is to be added.
+    InFlight in_flight_;
+  };
+  /// Takes the written gradient.
+  Scatter start_scatter(const GradientTarget& target, Lane lane);
+  void add_gradient(const GradientTarget& target) { start_scatter(target, Lane::kCaller).finish(); }
 };
 
 }  // namespace fourfold

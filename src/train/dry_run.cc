@@ -2,17 +2,31 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-
 #include "base/units.h"
+#include "policy/model_layers.h"
 #include "spec/counts.h"
 #include "spec/run_config.h"
+#include "train/head_choice.h"
 
 namespace fourfold {
 namespace {
 
-/// ceil(n / parts): the longest of uneven parts.
-std::int64_t longest_part(std::int64_t n, std::int64_t parts) { return (n + parts - 1) / parts; }
+/// Elements that rank (0, 0, 0, 0) keeps: uneven cuts give the first ranks one more.
+struct Elements {
+  std::int64_t stored = 0;
+  std::int64_t updated = 0;
+};
+
+Elements elements_of_first_rank(const RunSpec& run) {
+  const Grid grid(run.parallel.grid, run.parallel.order);
+  Elements elements;
+  for (const ParameterSpec& p :
+       parameters_of(model_layers(run.model, grid.shape(), head_layout_of(run)))) {
+    elements.stored += p.layout.stored(grid, {}).elements();
+    elements.updated += p.layout.updated(grid, {}, run.memory.zero == 1).elements();
+  }
+  return elements;
+}
 
 }  // namespace
 
@@ -20,8 +34,7 @@ std::string describe_run(const RunSpec& run) {
   const GridShape& grid = run.parallel.grid;
   const std::int64_t parameters = count_parameters(run.model).total();
   const bool bf16 = run.train.precision == Precision::kBf16;
-  const std::int64_t stored = longest_part(parameters, grid.x * grid.y * grid.z);
-  const std::int64_t updated = run.memory.zero == 1 ? longest_part(stored, grid.data) : stored;
+  const auto [stored, updated] = elements_of_first_rank(run);
   const std::int64_t weight = bf16 ? 2 : 4;
   const std::int64_t master = bf16 ? 4 : 0;  // In fp32 the weight is the master.
   std::string text = resolved_toml(run);

@@ -38,7 +38,7 @@ class Generator {
     }
     CheckpointStore store(fs, found.dir);
     store.load(world, found.folder, state).value();
-    model_.refresh_vectors();
+    for (const ParameterUnit& unit : model_.units()) unit.refresh_vectors();
   }
 
   /// Appends up to `count` tokens to `tokens`, calling `emit` with each; stops before the
@@ -110,6 +110,12 @@ int generate_command(const GenerateOptions& options) {
   PosixFs fs;
   const CheckpointMeta meta = checkpoint_peek(fs, path).value();
   const RunSpec run = parse_run(meta.config_toml, path + "'s configuration").value();
+  // One rank writes; a launcher that started several gets one text.
+  if (!find_launch(run.comm).speaks) return 0;
+  if (run.data.tokenizer.empty()) {
+    throw Error(ErrorKind::kUsage, "the run names no tokenizer",
+                "set data.tokenizer in its run file and train on");
+  }
   const Tokenizer tokenizer = Tokenizer::open(run.data.tokenizer).value();
   check_tokenizer(tokenizer, run);
   std::vector<std::int64_t> prompt = encode_prompt(tokenizer, options.prompt);

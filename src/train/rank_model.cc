@@ -9,16 +9,31 @@
 #include "device/tensors.h"
 #include "kernels/cross_entropy.h"
 #include "optim/adamw.h"
-#include "optim/gradient_norm.h"
 #include "optim/schedule.h"
 #include "parallel/gradient_sync.h"
+#include "train/head_choice.h"
 
 namespace fourfold {
 namespace {
 
+Schedule::Kind schedule_kind(ScheduleKind kind) {
+  switch (kind) {
+    case ScheduleKind::kConstant:
+      return Schedule::Kind::kConstant;
+    case ScheduleKind::kLinear:
+      return Schedule::Kind::kLinear;
+    case ScheduleKind::kCosine:
+      return Schedule::Kind::kCosine;
+    case ScheduleKind::kWsd:
+      return Schedule::Kind::kWsd;
+    case ScheduleKind::kInverseSqrt:
+      return Schedule::Kind::kInverseSqrt;
+  }
+  return Schedule::Kind::kConstant;
+}
+
 Schedule schedule_of(const RunSpec& run) {
-  // The enums list the same kinds in the same order.
-  return {static_cast<Schedule::Kind>(run.schedule.kind),
+  return {schedule_kind(run.schedule.kind),
           run.optimizer.lr,
           run.schedule.min_lr,
           run.schedule.warmup,
@@ -31,17 +46,16 @@ AdamWOptions adamw_of(const OptimizerSpec& spec) {
 }
 
 TransformerOptions model_options(const RunSpec& run) {
-  const std::int64_t bytes = run.train.precision == Precision::kBf16 ? 2 : 4;
   TransformerOptions options;
-  if (run.memory.recompute == Recompute::kFull) options.recompute = RecomputePlan::kBlocks;
-  options.head_layout = choose_head_layout(run.parallel.grid, run.model.vocab, run.model.hidden,
-                                           run.train.micro_batch * run.train.seq_len,
-                                           run.model.tie_embeddings, bytes);
+  options.head_layout = head_layout_of(run);
+  options.recompute.assign(run.model.layers, run.memory.recompute == Recompute::kFull);
   return options;
 }
 
-bool is_embedding(const std::string& name) {
-  return name.starts_with("model.embed_") || name == "lm_head.weight";
+/// Norms and biases never decay, embeddings by choice.
+bool decays(ParameterRole role, const OptimizerSpec& spec) {
+  return role == ParameterRole::kLinear ||
+         (role == ParameterRole::kEmbedding && spec.decay_embeddings);
 }
 
 }  // namespace
@@ -65,9 +79,8 @@ void RankModel::bind_optimizer() {
     t.exp_avg = p->exp_avg;
     t.exp_avg_sq = p->exp_avg_sq;
     if (context_.compute == DType::kBF16) t.weight = p->updated_weight();
-    t.decay = p->spec.decay && (run_.optimizer.decay_embeddings || !is_embedding(t.name));
-    const bool first_copy = p->spec.layout.replica(context_.shape(), context_.coords()) == 0;
-    t.counted = first_copy && (context_.zero || context_.coords().data == 0);
+    t.decay = decays(p->spec.role, run_.optimizer);
+    t.counted = p->counted;
     optimizer_.push_back(std::move(t));
   }
 }
@@ -103,7 +116,7 @@ MicroBatch RankModel::make_batch(std::int64_t first_sample, std::vector<std::int
 double RankModel::compute_gradients(std::int64_t step, std::int64_t first_sample,
                                     const SampleReader& samples) {
   const std::int64_t tokens = run_.train.global_batch * run_.train.seq_len;
-  model_.zero_gradients();
+  for (const ParameterUnit& unit : model_.units()) unit.zero_gradients();
   double loss_sum = 0;
   for (std::int64_t i = 0; i < run_.accumulation(); ++i) {
     MicroBatch batch = make_batch(first_sample, sample_numbers(i), samples);
@@ -111,8 +124,10 @@ double RankModel::compute_gradients(std::int64_t step, std::int64_t first_sample
     batch.dropout = true;
     loss_sum += model_.forward_backward(batch, 1.0f / static_cast<float>(tokens));
   }
-  model_.finish_gradients();
-  sum_gradients(context_, model_.parameters());
+  for (const ParameterUnit& unit : model_.units()) {
+    unit.finish_gradients();
+    sum_gradients(context_, unit.parameters());
+  }
   grid_.group({Axis::kZ, Axis::kData})
       .all_reduce({&loss_sum, 1, DType::kF64}, ReduceOp::kSum)
       .wait_host();
@@ -132,20 +147,34 @@ bool RankModel::finite(double loss, const GradientNorm& norm, std::int64_t step)
               "pass over such steps");
 }
 
+GradientNorm RankModel::gradient_norm() {
+  GradientNormSum sum;
+  for (std::size_t i = 0; i < optimizer_.size(); ++i) {
+    sum.add(optimizer_[i], static_cast<std::int64_t>(i));
+  }
+  return sum.combine(optimizer_, world_);
+}
+
+void RankModel::spread_weights() {
+  for (const ParameterUnit& unit : model_.units()) {
+    gather_updated_weights(context_, unit.parameters());
+    unit.refresh_vectors();
+  }
+}
+
 StepResult RankModel::train_step(std::int64_t step, std::int64_t first_sample,
                                  const SampleReader& samples) {
   StepResult result;
   result.loss = compute_gradients(step, first_sample, samples);
   result.lr = learning_rate(schedule_of(run_), step);
-  const GradientNorm norm = global_gradient_norm(optimizer_, world_);
+  const GradientNorm norm = gradient_norm();
   result.grad_norm = norm.norm;
   result.skipped = !finite(result.loss, norm, step);
   if (result.skipped) return result;
   ++updates_;
   adamw_update(adamw_of(run_.optimizer), optimizer_, updates_, result.lr,
                clip_factor(norm.norm, run_.optimizer.clip_grad));
-  gather_updated_weights(context_, model_.parameters());
-  model_.refresh_vectors();
+  spread_weights();
   return result;
 }
 
@@ -192,7 +221,11 @@ std::vector<StateTensor> RankModel::state() {
       t.data = tensor.mutable_data_ptr();
       state.push_back(t);
     };
-    if (context_.compute == DType::kBF16) add(kKindWeight, p->updated_weight());
+    if (context_.compute == DType::kBF16) {
+      t.optional = true;  // An fp32 run stores none: it is made from the master.
+      add(kKindWeight, p->updated_weight());
+      t.optional = false;
+    }
     add(kKindMaster, p->master);
     add(kKindExpAvg, p->exp_avg);
     add(kKindExpAvgSq, p->exp_avg_sq);
@@ -200,10 +233,28 @@ std::vector<StateTensor> RankModel::state() {
   return state;
 }
 
-void RankModel::restored(std::int64_t updates) {
+void RankModel::restored(std::span<const StateTensor> state, std::int64_t updates) {
   updates_ = updates;
-  gather_updated_weights(context_, model_.parameters());
-  model_.refresh_vectors();
+  for (const StateTensor& t : state) {
+    if (t.kind != kKindWeight) continue;
+    const auto master = std::find_if(state.begin(), state.end(), [&](const StateTensor& other) {
+      return other.name == t.name && other.kind == kKindMaster;
+    });
+    const auto* from = static_cast<const float*>(master->data);
+    auto* to = static_cast<BFloat16*>(t.data);
+    for (std::int64_t i = 0; i < t.region.elements(); ++i) {
+      const BFloat16 rounded(from[i]);
+      if (t.loaded && to[i].bits != rounded.bits) {
+        throw Error(
+            ErrorKind::kData,
+            fmt::format("the checkpoint's weight of {} is not its master rounded to bf16", t.name),
+            "it was not written by fourfold, or damaged before it was; go back to an "
+            "earlier one");
+      }
+      to[i] = rounded;
+    }
+  }
+  spread_weights();
 }
 
 }  // namespace fourfold

@@ -2,17 +2,18 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "ckpt/state.h"
 #include "model/transformer.h"
-#include "optim/optimizer_tensor.h"
+#include "optim/gradient_norm.h"
 #include "spec/run_spec.h"
 
 namespace fourfold {
 
-/// Writes the seq inputs and the seq targets of a sample, by its global number (design: the only
-/// data state of a run). Called from the rank's thread.
+/// Writes the seq inputs and the seq targets of a sample, by its global number, which is the only
+/// data state of a run. Called from the rank's thread.
 using SampleReader =
     std::function<void(std::int64_t sample, std::int64_t* inputs, std::int64_t* targets)>;
 
@@ -46,8 +47,10 @@ class RankModel {
 
   /// The state of this rank for checkpoints, as views.
   std::vector<StateTensor> state();
-  /// After a load wrote through state(): spreads the weights, restores counters.
-  void restored(std::int64_t updates);
+  /// After a load wrote through `state`, this rank's state(): checks or makes the bf16 weights,
+  /// spreads them, restores the counter. Throws Error of kind kData where a weight is not the
+  /// rounded master.
+  void restored(std::span<const StateTensor> state, std::int64_t updates);
   /// Optimizer updates done (steps that were not skipped): the moments' bias correction counts
   /// them.
   std::int64_t updates() const { return updates_; }
@@ -62,8 +65,11 @@ class RankModel {
   MicroBatch make_batch(std::int64_t first_sample, std::vector<std::int64_t> numbers,
                         const SampleReader& samples) const;
   void bind_optimizer();
+  GradientNorm gradient_norm();
   /// Whether the step may be applied; skips or throws by policy.
-  bool finite(double loss, const struct GradientNorm& norm, std::int64_t step) const;
+  bool finite(double loss, const GradientNorm& norm, std::int64_t step) const;
+  /// Spreads what the optimizer or a load changed, in the order of the next forward pass.
+  void spread_weights();
 
   const RunSpec& run_;
   Communicator& world_;

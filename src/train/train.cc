@@ -56,20 +56,30 @@ void announce(const RunSpec& run, const Launch& launch, const RunData& data, Run
   output.say(fmt::format("run folder {}", run.dir));
 }
 
-int train_ranks(const RunSpec& run, const Launch& launch, const TrainerShared& shared) {
-  std::atomic<int> code{0};
-  run_ranks(launch, comm_options(run.comm), [&](Communicator& world) {
-    try {
-      Trainer trainer(shared, world);
-      const int mine = trainer.train();
-      if (world.rank() == 0 || launch.mpi) code = mine;
-    } catch (const Error& error) {
-      if (error.kind() == ErrorKind::kCommunication) {
-        write_incident(run.dir, world.rank(), incident_report(world, error));
-      }
-      throw;
-    }
-  });
+/// What rank 0 writes to, made in its thread: under MPI the others wait for it in the communicator,
+/// where its failure reaches them.
+struct RankZero {
+  RankZero(const RunSpec& run, const TrainOptions& options)
+      : folder(run),
+        output(folder, {run.train.steps, run.train.log_interval, options.json},
+               run.log.tensorboard) {}
+  RunFolder folder;
+  RunOutput output;
+};
+
+int train_rank(const TrainOptions& options, const Launch& launch, const RunData& data,
+               const TrainerShared& shared, Communicator& world) {
+  const RunSpec& run = shared.run;
+  std::unique_ptr<RankZero> zero;
+  if (world.rank() == 0) {
+    zero = std::make_unique<RankZero>(run, options);
+    announce(run, launch, data, zero->output);
+  }
+  RunOutput* output = zero ? &zero->output : nullptr;
+  const int code = Trainer(shared, output, world).train();
+  if (!output) return code;
+  output->finish();
+  if (run.log.report) output->say(fmt::format("report {}", write_run_report(run)));
   return code;
 }
 
@@ -95,22 +105,19 @@ int train_command(const TrainOptions& options) {
                 "the prefix of token files, as 'fourfold data prepare' writes them");
   }
   const RunData data(run);
-  std::unique_ptr<RunFolder> folder;
-  std::unique_ptr<RunOutput> output;
-  if (launch.speaks) {
-    folder = std::make_unique<RunFolder>(run);
-    output = std::make_unique<RunOutput>(
-        *folder, Progress::Options{run.train.steps, run.train.log_interval, options.json},
-        run.log.tensorboard);
-    announce(run, launch, data, *output);
-  }
-  const TrainerShared shared{run,   data.train, data.valid.get(), signals,
-                             clock, started,    output.get()};
-  const int code = train_ranks(run, launch, shared);
-  if (!output) return code;
-  output->finish();
-  if (run.log.report) output->say(fmt::format("report {}", write_run_report(run)));
-
+  const TrainerShared shared{run, data.train, data.valid.get(), signals, clock, started};
+  std::atomic<int> code{0};
+  run_ranks(launch, comm_options(run.comm), [&](Communicator& world) {
+    try {
+      const int mine = train_rank(options, launch, data, shared, world);
+      if (world.rank() == 0 || launch.mpi) code = mine;
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::kCommunication) {
+        write_incident(run.dir, world.rank(), incident_report(world, error));
+      }
+      throw;
+    }
+  });
   return code;
 }
 

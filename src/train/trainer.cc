@@ -16,12 +16,15 @@
 namespace fourfold {
 namespace {
 
-/// Identity of the model: all that makes the tensors of two models differ.
+/// Identity of the model: all that changes what its tensors mean. Rotary models may go on with
+/// longer sequences.
 std::string model_hash(const ModelSpec& m) {
-  const std::string text = fmt::format(
-      "{} {} {} {} {} {} {} {} {} {} {} {} {}", m.layers, m.hidden, m.heads, m.kv_heads, m.head_dim,
-      m.ffn, m.seq_len, m.vocab, m.tie_embeddings, m.bias, static_cast<int>(m.norm),
-      static_cast<int>(m.activation), static_cast<int>(m.position));
+  const bool rotary = m.position == Position::kRotary;
+  const std::string text =
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", m.layers, m.hidden, m.heads,
+                  m.kv_heads, m.head_dim, m.ffn, rotary ? 0 : m.seq_len, m.vocab, m.tie_embeddings,
+                  m.bias, static_cast<int>(m.norm), m.norm_eps, static_cast<int>(m.activation),
+                  static_cast<int>(m.position), rotary ? m.rope_theta : 0);
   return fmt::format("{:08x}", crc32c(text.data(), text.size()));
 }
 
@@ -47,19 +50,19 @@ SampleReader reader_of(const Source& source) {
 
 }  // namespace
 
-Trainer::Trainer(const TrainerShared& shared, Communicator& world)
+Trainer::Trainer(const TrainerShared& shared, RunOutput* output, Communicator& world)
     : shared_(shared),
+      output_(output),
       run_(shared.run),
       world_(world),
       model_(run_, world),
-      store_(fs_, run_.dir + "/checkpoints",
-             world.rank() == 0 && shared.output ? shared.output->log() : Log()),
+      store_(fs_, run_.dir + "/checkpoints", output ? output->log() : Log()),
       peak_flops_(measure_peak_flops(model_.context().compute, world)) {
   resume();
 }
 
 void Trainer::say(const std::string& text) {
-  if (RunOutput* out = output()) out->say(text);
+  if (output_) output_->say(text);
 }
 
 CheckpointMeta Trainer::meta() const {
@@ -80,6 +83,26 @@ CheckpointMeta Trainer::meta() const {
   return meta;
 }
 
+void Trainer::check_identity(const CheckpointMeta& found) {
+  if (found.model_hash != model_hash(run_.model)) {
+    throw Error(ErrorKind::kData,
+                fmt::format("{} holds a checkpoint of another model ({}), this run's is {}",
+                            store_.dir(), found.model, model_name(run_.model)),
+                "give another run folder (run.dir or --run-dir), or the model as it was: the "
+                "checkpoint's config.toml has it");
+  }
+  if (found.seed != run_.seed) {
+    say(fmt::format("the checkpoint was made with seed {}, this run goes on with {}", found.seed,
+                    run_.seed));
+  }
+  if (found.grid != run_.parallel.grid || found.intra_op_threads != intra_op_threads()) {
+    say(fmt::format(
+        "saved on {} with {} threads a rank, going on on {} with {}: the same model, "
+        "though not bit for bit",
+        found.grid.name(), found.intra_op_threads, run_.parallel.grid.name(), intra_op_threads()));
+  }
+}
+
 void Trainer::resume() {
   if (run_.checkpoint.mode == "off") return;
   store_.check_shared_folder(world_).value();
@@ -87,14 +110,11 @@ void Trainer::resume() {
   const std::optional<Loaded> loaded = store_.load_latest(world_, state).value();
   if (!loaded) return;
   const CheckpointMeta& found = loaded->meta;
+  check_identity(found);
   step_ = saved_step_ = found.step.value;
   next_sample_ = found.next_sample;
   tokens_ = read_scalar(found, "tokens", next_sample_ * run_.train.seq_len);
-  model_.restored(read_scalar(found, "updates", step_));
-  if (found.seed != run_.seed) {
-    say(fmt::format("the checkpoint was made with seed {}, this run goes on with {}", found.seed,
-                    run_.seed));
-  }
+  model_.restored(state, read_scalar(found, "updates", step_));
   say(fmt::format("resumed at step {} from {} (saved on {})", step_, loaded->id.folder(),
                   found.grid.name()));
 }
@@ -111,8 +131,7 @@ void Trainer::one_step() {
   ++step_;
   next_sample_ += run_.train.global_batch;
   tokens_ += step_tokens;
-  RunOutput* out = output();
-  if (!out) return;
+  if (!output_) return;
   StepRecord record;
   record.step = step_;
   record.loss = result.loss;
@@ -124,7 +143,7 @@ void Trainer::one_step() {
   record.mfu = record.tokens_per_second * model_flops_per_token(run_.model, run_.train.seq_len) /
                peak_flops_;
   record.skipped = result.skipped;
-  out->step(record);
+  output_->step(record);
 }
 
 void Trainer::evaluate() {
@@ -135,7 +154,7 @@ void Trainer::evaluate() {
   if (run_.train.eval_batches > 0) samples = std::min(samples, run_.train.eval_batches * per_batch);
   const double loss = model_.evaluate(samples, reader_of(*shared_.valid));
   evaluated_step_ = step_;
-  if (RunOutput* out = output()) out->validation({step_, loss, tokens_});
+  if (output_) output_->validation({step_, loss, tokens_});
 }
 
 void Trainer::save() {

@@ -16,15 +16,14 @@ struct TrainerShared {
   const WindowReader* valid;  ///< Null: no evaluation.
   const SignalWatch& signals;
   const Clock& clock;
-  double started = 0;           ///< When the command began, on the clock.
-  RunOutput* output = nullptr;  ///< For rank 0; null in processes that do not hold it.
+  double started = 0;  ///< When the command began, on the clock.
 };
 
 /// The training loop of one rank: resume, step, evaluate, save, stop.
 class Trainer {
  public:
-  /// Collective over `world`.
-  Trainer(const TrainerShared& shared, Communicator& world);
+  /// Collective over `world`. `output` is null on all ranks but 0.
+  Trainer(const TrainerShared& shared, RunOutput* output, Communicator& world);
 
   /// Trains to the end of the run and returns 0, or saves and returns 75 after a signal or when the
   /// time budget is spent. Collective.
@@ -42,11 +41,12 @@ class Trainer {
   Stop agreed_stop();
   int stop_early(Stop stop);
   CheckpointMeta meta() const;
-  /// Rank 0's output, null on the others.
-  RunOutput* output() { return world_.rank() == 0 ? shared_.output : nullptr; }
+  /// Refuses a checkpoint of another model; says what keeps the resume from being exact.
+  void check_identity(const CheckpointMeta& found);
   void say(const std::string& text);
 
   const TrainerShared& shared_;
+  RunOutput* output_;
   const RunSpec& run_;
   Communicator& world_;
   RankModel model_;

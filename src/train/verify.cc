@@ -1,11 +1,13 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <optional>
 #include <vector>
 
 #include "device/intra_op_threads.h"
+#include "formats/json_lines.h"
 #include "spec/run_config.h"
 #include "spec/validate.h"
 #include "train/commands.h"
@@ -18,10 +20,14 @@ namespace {
 constexpr int kSteps = 5;
 constexpr std::array<int, 2> kAccumulations{1, 3};
 
-std::vector<GridShape> grids_to_verify() {
-  return {{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1}, {1, 1, 1, 2},
-          {2, 2, 1, 1}, {1, 2, 2, 1}, {2, 1, 2, 1}, {2, 1, 1, 2}, {3, 2, 1, 1},
-          {1, 3, 2, 1}, {2, 2, 2, 1}, {2, 2, 2, 2}};
+/// The run's own grid, then a list that takes every axis alone and together.
+std::vector<GridShape> grids_to_verify(const GridShape& own) {
+  std::vector<GridShape> grids{{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1}, {1, 1, 1, 2},
+                               {2, 2, 1, 1}, {1, 2, 2, 1}, {2, 1, 2, 1}, {2, 1, 1, 2}, {3, 2, 1, 1},
+                               {1, 3, 2, 1}, {2, 2, 2, 1}, {2, 2, 2, 2}};
+  const bool listed = std::find(grids.begin(), grids.end(), own) != grids.end();
+  if (!listed && !grid_is_open(own)) grids.insert(grids.begin(), own);
+  return grids;
 }
 
 /// Why a grid cannot be verified with this run; none where it can.
@@ -47,8 +53,7 @@ class VerifyPrinter {
 
   void skipped(const GridShape& grid, int accumulation, const std::string& why) const {
     if (json_) {
-      fmt::print("{{\"grid\": \"{}\", \"accumulation\": {}, \"skipped\": \"{}\"}}\n", grid.name(),
-                 accumulation, why);
+      fmt::print("{}\n", line_of(grid, accumulation).add("skipped", why).text());
     } else {
       fmt::print("{:<10} {:>5}  skipped: {}\n", grid.name(), accumulation, why);
     }
@@ -58,13 +63,15 @@ class VerifyPrinter {
   void result(const GridShape& grid, int accumulation, const VerifyResult& r) const {
     const bool ok = r.passes(tolerance_);
     if (json_) {
-      fmt::print(
-          "{{\"grid\": \"{}\", \"accumulation\": {}, \"initial_weights_equal\": {}, "
-          "\"loss_difference\": {:.3e}, \"gradient_difference\": {:.3e}, "
-          "\"tensor_difference\": {:.3e}, \"worst_tensor\": \"{}\", \"hash\": \"{:08x}\", "
-          "\"passed\": {}}}\n",
-          grid.name(), accumulation, r.initial_weights_equal, r.loss_difference,
-          r.gradient_difference, r.tensor_difference, r.worst_tensor, r.hash, ok);
+      fmt::print("{}\n", line_of(grid, accumulation)
+                             .add("initial_weights_equal", r.initial_weights_equal)
+                             .add("loss_difference", r.loss_difference)
+                             .add("gradient_difference", r.gradient_difference)
+                             .add("tensor_difference", r.tensor_difference)
+                             .add("worst_tensor", r.worst_tensor)
+                             .add("hash", fmt::format("{:08x}", r.hash))
+                             .add("passed", ok)
+                             .text());
     } else {
       fmt::print("{:<10} {:>5}  {:>7}  {:>9.2e}  {:>9.2e}  {:>9.2e}  {:08x}  {}\n", grid.name(),
                  accumulation, r.initial_weights_equal ? "equal" : "DIFFER", r.loss_difference,
@@ -75,6 +82,10 @@ class VerifyPrinter {
   }
 
  private:
+  static JsonLine line_of(const GridShape& grid, int accumulation) {
+    return JsonLine().add("grid", grid.name()).add("accumulation", accumulation);
+  }
+
   bool json_;
   VerifyTolerance tolerance_;
 };
@@ -97,7 +108,7 @@ std::vector<std::vector<Case>> batches_of(const std::vector<Case>& cases, bool m
 std::vector<Case> possible_cases(const RunSpec& run, const Launch& launch,
                                  const VerifyPrinter& printer) {
   std::vector<Case> cases;
-  for (const GridShape& grid : grids_to_verify()) {
+  for (const GridShape& grid : grids_to_verify(run.parallel.grid)) {
     if (launch.mpi && grid.size() != launch.ranks) continue;
     for (const int accumulation : kAccumulations) {
       const auto why = obstacle(run, grid, accumulation);

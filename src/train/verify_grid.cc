@@ -25,13 +25,6 @@ at::Tensor cut(const at::Tensor& full, const Parameter& p, const Region& region)
   return cut(full.view(p.spec.layout.shape), region);
 }
 
-/// Whether this rank's share of the loss and norms counts: one of those with equal elements.
-bool counts(const RankModel& model, const Parameter& p) {
-  const ParallelContext& context = model.context();
-  return p.spec.layout.replica(context.shape(), context.coords()) == 0 &&
-         (context.zero || context.coords().data == 0);
-}
-
 bool equal_bits(const at::Tensor& a, const at::Tensor& b) {
   FF_CHECK(a.numel() == b.numel(), "{} and {} elements", a.numel(), b.numel());
   return std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
@@ -64,7 +57,7 @@ void load_state(RankModel& model, const VerifyReference& reference, int step) {
     load(p->exp_avg, kKindExpAvg);
     load(p->exp_avg_sq, kKindExpAvgSq);
   }
-  model.restored(step);
+  model.restored({}, step);
 }
 
 /// Compares the gradients that the model holds with one rank's; adds to the result.
@@ -74,7 +67,7 @@ void compare_gradients(RankModel& model, const VerifyReference& reference, int s
   std::vector<double> squares(2 * parameters.size(), 0);  // Of the difference, of the reference.
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& p = *parameters[i];
-    if (!counts(model, p)) continue;
+    if (!p.counted) continue;
     const at::Tensor wanted = cut(reference.steps[step].gradients.at(p.spec.name), p, p.updated);
     const auto* a = elements<float>(p.updated_gradient());
     const auto* b = elements<float>(wanted);

@@ -15,7 +15,7 @@ struct VerifyTolerance {
   double gradient = 1e-5;
   double tensor = 1e-4;
 };
-/// fp32 as the design has it; bf16 rounds about 2^-8 at every product, so only gross errors show.
+/// For fp32 the defaults; bf16 rounds about 2^-8 at every product, so only gross errors show.
 VerifyTolerance verify_tolerance(Precision precision);
 
 /// What was found on one grid; the same on every rank.
@@ -25,8 +25,8 @@ struct VerifyResult {
   double gradient_difference = 0;
   double tensor_difference = 0;
   std::string worst_tensor;
-  /// CRC-32C over losses and gradients of the compared steps in rank order: equal bits, equal hash,
-  /// whatever the backend.
+  /// CRC-32C over the losses of both runs and the gradients of the steps compared, in rank order:
+  /// equal bits, equal hash, whatever the backend.
   std::uint32_t hash = 0;
 
   bool passes(const VerifyTolerance& tolerance) const;

@@ -155,7 +155,7 @@ TEST(Grids, NonFiniteGradientsStopOrSkipByPolicy) {
       RankModel model(run, world);
       Parameter& poisoned = *model.model().parameters().back();
       if (world.rank() == 3) poisoned.weight.fill_(std::numeric_limits<float>::quiet_NaN());
-      model.model().refresh_vectors();
+      for (const ParameterUnit& unit : model.model().units()) unit.refresh_vectors();
       const at::Tensor before = model.model().parameters().front()->master.clone();
       if (policy == NonFinite::kStop) {
         try {

@@ -167,7 +167,7 @@ Difference compare(const RunSpec& run) {
       twin.copy_(p->weight.view(twin.sizes()));
     }
   }
-  mine.model().refresh_vectors();
+  for (const ParameterUnit& unit : mine.model().units()) unit.refresh_vectors();
   const double loss = mine.compute_gradients(0, 0, samples);
 
   const std::int64_t batch = run.train.global_batch, seq = run.train.seq_len;
@@ -179,7 +179,7 @@ Difference compare(const RunSpec& run) {
   expected.backward();
 
   Difference d{std::abs(loss - expected.item<double>()), 0, 0, ""};
-  // As the design compares grids: a tensor's gradient counts at least 1e-3 of the whole one, since
+  // As verify compares grids: a tensor's gradient counts at least 1e-3 of the whole one, since
   // that of the keys' bias, for one, is zero but for rounding.
   std::map<std::string, double> off;
   double squares = 0, norm = 0;

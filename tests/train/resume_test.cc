@@ -63,7 +63,7 @@ Trace train(const RunSpec& run, const std::string& dir, std::int64_t from, std::
     if (from > 0) {
       auto state = model.state();
       const Loaded loaded = store.load(world, folder_of(from), state).value();
-      model.restored(std::stoll(loaded.meta.scalars.at("updates")));
+      model.restored(state, std::stoll(loaded.meta.scalars.at("updates")));
     }
     for (std::int64_t step = from; step < kSteps; ++step) {
       const StepResult r =
@@ -139,6 +139,34 @@ TEST(Resume, StateIsTheSameOnAnotherGrid) {
     });
     std::filesystem::remove_all(dir);
   }
+}
+
+TEST(Resume, AnFp32CheckpointStartsABf16Run) {
+  const std::string dir = new_folder("precision");
+  train(small_run(Precision::kFp32, {2, 1, 1, 1}, 1), dir, 0, 5);
+  PosixFs fs;
+  run_thread_ranks(2, {}, [&](Communicator& world) {
+    const RunSpec run = small_run(Precision::kBf16, {1, 1, 2, 1}, 1);
+    RankModel model(run, world);
+    auto state = model.state();
+    CheckpointStore(fs, dir).load(world, folder_of(5), state).value();
+    model.restored(state, 5);
+    for (Parameter* p : model.model().parameters()) {
+      EXPECT_TRUE(p->updated_weight().equal(p->master.to(at::kBFloat16))) << p->spec.name;
+    }
+  });
+  std::filesystem::remove_all(dir);
+}
+
+TEST(Resume, AWeightThatIsNotItsMasterIsRefused) {
+  const RunSpec run = small_run(Precision::kBf16, {1, 1, 1, 1}, 1);
+  const auto solo = make_solo();
+  RankModel model(run, *solo);
+  auto state = model.state();
+  for (StateTensor& t : state) t.loaded = true;
+  model.restored(state, 0);
+  model.model().parameters()[3]->weight.add_(1);
+  EXPECT_THROW(model.restored(state, 0), Error);
 }
 
 TEST(Resume, GoesOnWithinToleranceOnAnotherGrid) {

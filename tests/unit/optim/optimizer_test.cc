@@ -64,15 +64,21 @@ TEST(AdamW, WritesTheBf16CopyInTheSamePass) {
   }
 }
 
+GradientNorm norm_of(const std::vector<OptimizerTensor>& tensors, Communicator& world) {
+  GradientNormSum sum;
+  for (std::size_t i = 0; i < tensors.size(); ++i) sum.add(tensors[i], static_cast<int>(i));
+  return sum.combine(tensors, world);
+}
+
 TEST(GradientNorm, CountsEachElementOnceAndNamesTheFirstBadTensor) {
   const auto solo = make_solo();
   std::vector<OptimizerTensor> tensors{tensor_of("a", floats({0, 0}), floats({3, 0})),
                                        tensor_of("copy", floats({0}), floats({100})),
                                        tensor_of("b", floats({0}), floats({4}))};
   tensors[1].counted = false;
-  EXPECT_DOUBLE_EQ(global_gradient_norm(tensors, *solo).norm, 5);
+  EXPECT_DOUBLE_EQ(norm_of(tensors, *solo).norm, 5);
   elements<float>(tensors[2].gradient)[0] = std::numeric_limits<float>::infinity();
-  const GradientNorm bad = global_gradient_norm(tensors, *solo);
+  const GradientNorm bad = norm_of(tensors, *solo);
   EXPECT_EQ(bad.non_finite, 1);
   EXPECT_EQ(bad.first_bad, "b");
 }

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+
+#include "layout/tensor_layout.h"
+
+namespace fourfold {
+
+/// How a parameter starts: every element is a function of the run's seed, the parameter's name and
+/// the element's global index, so that all grids start with the same bits.
+struct Init {
+  enum class Kind { kNormal, kOnes, kZeros };
+  Kind kind = Kind::kNormal;
+  float std = 0;
+};
+
+/// What a parameter is for; weight decay is decided by it (never for vectors).
+enum class ParameterRole { kLinear, kEmbedding, kVector };
+
+/// One named tensor of the model, as the world outside sees it.
+struct ParameterSpec {
+  std::string name;  ///< Global, as Hugging Face names it.
+  TensorLayout layout;
+  Init init;
+  ParameterRole role = ParameterRole::kLinear;
+};
+
+}  // namespace fourfold

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <vector>
+
+#include "parallel/linear.h"
+#include "parallel/vector_block.h"
+#include "parallel/weight_block.h"
+
+namespace fourfold {
+
+/// The parameters that are used, updated and gathered together: the embedding, a block, the end of
+/// the model. What a unit refers to belongs to the layers.
+class ParameterUnit {
+ public:
+  void add(WeightBlock& weights) { add_parameters(weights); }
+  void add(VectorBlock& vectors) {
+    add_parameters(vectors);
+    vectors_.push_back(&vectors);
+  }
+  void add(Linear4D& linear) {
+    add(linear.weights());
+    if (linear.bias()) add(*linear.bias());
+  }
+
+  /// In the order of the forward pass.
+  const std::vector<Parameter*>& parameters() const { return parameters_; }
+
+  void zero_gradients() const {
+    for (Parameter* p : parameters_) p->gradient.zero_();
+  }
+  /// Completes the vectors' gradients over z; after the last backward of a step.
+  void finish_gradients() const {
+    for (VectorBlock* v : vectors_) v->finish_gradient();
+  }
+  /// Fetches the vectors' values anew; after stored weights changed.
+  void refresh_vectors() const {
+    for (VectorBlock* v : vectors_) v->refresh();
+  }
+
+ private:
+  void add_parameters(ParameterGroup& group) {
+    for (Parameter& p : group.parameters()) parameters_.push_back(&p);
+  }
+
+  std::vector<Parameter*> parameters_;
+  std::vector<VectorBlock*> vectors_;
+};
+
+}  // namespace fourfold
