@@ -12,7 +12,6 @@
 #include "train/commands.h"
 #include "train/dry_run.h"
 #include "train/launch.h"
-
 #include "train/run_report.h"
 #include "train/trainer.h"
 
@@ -22,13 +21,19 @@ namespace {
 /// The data of a run, opened and checked before any rank starts.
 struct RunData {
   explicit RunData(const RunSpec& run)
-      : tokenizer(open_tokenizer(run)),
+      : tokenizer(open_tokenizer(given(run))),
         train_set(open_data_set(run.data.train, tokenizer.get(), run.model.vocab).value()),
         train(train_set.tokens, run.train.seq_len, run.model.vocab, run.seed) {
     if (run.data.valid.empty()) return;
     valid_set = std::make_unique<DataSet>(
         open_data_set(run.data.valid, tokenizer.get(), run.model.vocab).value());
     valid = std::make_unique<WindowReader>(valid_set->tokens, run.train.seq_len, run.model.vocab);
+  }
+
+  static const RunSpec& given(const RunSpec& run) {
+    if (!run.data.train.empty()) return run;
+    throw Error(ErrorKind::kUsage, "data.train is not given",
+                "the prefix of token files, as 'fourfold data prepare' writes them");
   }
 
   static std::unique_ptr<Tokenizer> open_tokenizer(const RunSpec& run) {
@@ -100,10 +105,6 @@ int train_command(const TrainOptions& options) {
     return 0;
   }
   const SignalWatch signals;
-  if (run.data.train.empty()) {
-    throw Error(ErrorKind::kUsage, "data.train is not given",
-                "the prefix of token files, as 'fourfold data prepare' writes them");
-  }
   const RunData data(run);
   const TrainerShared shared{run, data.train, data.valid.get(), signals, clock, started};
   std::atomic<int> code{0};
