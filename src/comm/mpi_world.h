@@ -18,7 +18,8 @@ std::string mpi_library();
 struct MpiLaunch {
   int rank = 0;
   int size = 1;
-  std::string launcher;  ///< "mpirun (Open MPI)", "srun", ...
+  int ranks_on_node = 1;  ///< Of this machine; all where the launcher does not say.
+  std::string launcher;   ///< "mpirun (Open MPI)", "srun", ...
 };
 /// Looks at the environment only, so that it may be asked before anything is initialised; none when
 /// the process was started by hand (or is an sbatch script itself).
