@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/launcher.h"
 #include "cli/command.h"
 #include "cli/parse.h"
 #include "cli/report.h"
@@ -22,11 +23,23 @@ std::vector<Command> all_commands() {
 
 namespace {
 
+/// Every rank of a run has the same command line, so rank 0 alone speaks of it.
+bool speaks() {
+  const auto process = launched_process();
+  return !process || process->rank == 0;
+}
+
 int run_program(int argc, const char* const* argv) {
   const auto commands = all_commands();
-  const Parsed parsed = parse(commands, argc, argv);
+  Parsed parsed;
+  try {
+    parsed = parse(commands, argc, argv);
+  } catch (const Error& error) {
+    if (!speaks()) return error.exit_code();
+    throw;
+  }
   if (parsed.help) {
-    if (launched_rank() != 0) return 0;
+    if (!speaks()) return 0;
     fmt::print("{}", parsed.command ? help(*parsed.command) : overview(commands, parsed.group));
     return 0;
   }

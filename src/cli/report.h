@@ -1,30 +1,34 @@
 #pragma once
 
 #include <fmt/core.h>
+#include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <string>
 
-#include "base/env.h"
 #include "base/error.h"
+#include "base/launcher.h"
 
 namespace fourfold::cli {
 
-/// Rank of this process as mpirun or srun say it before MPI is started; 0 without them.
-inline long launched_rank() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
-    if (const auto rank = env_int(name)) return *rank;
-  }
-  return 0;
-}
-
-/// Prints "error:" and "hint:" to stderr and gives the exit code. Every rank finds the same mistake
-/// in command line and configuration, so rank 0 alone tells it.
+/// Prints "error:" and "hint:" to stderr and gives the exit code. A rank other than 0 says which it
+/// is. What is wrong with a run file all ranks of a machine find, so the first of them tells it;
+/// another machine may be the one that lacks the file.
 inline int report(const Error& error) {
-  if (error.kind() == ErrorKind::kUsage && launched_rank() != 0) return error.exit_code();
+  const auto process = launched_process();
+  const bool first_here = !process || process->local_rank.value_or(0) == 0;
+  if (error.kind() == ErrorKind::kUsage && !first_here) return error.exit_code();
+  std::string who;
+  if (process && process->rank != 0) {
+    std::array<char, 256> host{};
+    gethostname(host.data(), host.size() - 1);
+    who = fmt::format("rank {} on {}: ", process->rank, host.data());
+  }
   std::fflush(stdout);
-  fmt::print(stderr, "error: {}\n", error.what());
+  fmt::print(stderr, "error: {}{}\n", who, error.what());
   if (!error.hint().empty()) fmt::print(stderr, "hint: {}\n", error.hint());
   return error.exit_code();
 }

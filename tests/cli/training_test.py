@@ -18,6 +18,15 @@ class Configuration(Case):
     def test_a_missing_run_file(self):
         self.refuse(USAGE, "run file none.toml cannot be read", "train", "none.toml")
 
+    def test_one_rank_of_a_machine_tells_that_it_lacks_the_run_file(self):
+        def launched(rank, local):
+            return {"OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": "4",
+                    "OMPI_COMM_WORLD_LOCAL_RANK": str(local), "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
+
+        self.refuse(USAGE, "error: rank 2 on ", "train", "none.toml", **launched(2, 0))
+        done = self.run_program("train", "none.toml", **launched(3, 1))
+        self.assertEqual((USAGE, ""), (done.returncode, done.stderr))
+
     def test_a_misspelt_key(self):
         run = self.write_run(more="[trian]\nsteps = 3")
         self.assertIn("[train]", self.refuse(USAGE, r"run.toml:\d+: unknown table", "train", run))
