@@ -1,9 +1,8 @@
 #include "comm/message_communicator.h"
 
 #include <algorithm>
-#include <cstring>
-#include <numeric>
 
+#include "comm/copy.h"
 #include "comm/reduce.h"
 
 namespace fourfold {
@@ -19,14 +18,6 @@ constexpr std::int64_t kSliceBytes = 1 << 20;
 
 std::byte* bytes_of(const void* data) {
   return static_cast<std::byte*>(const_cast<void*>(data));  // Sent slices are only read.
-}
-
-std::int64_t offset_of(std::span<const std::int64_t> counts, int rank) {
-  return std::accumulate(counts.begin(), counts.begin() + rank, std::int64_t{0});
-}
-
-void copy_bytes(void* to, const void* from, std::int64_t bytes) {
-  if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
 
 }  // namespace

@@ -3,28 +3,20 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <numeric>
 #include <optional>
 
 #include "base/check.h"
+#include "comm/copy.h"
 #include "comm/reduce.h"
 
 namespace fourfold {
 namespace {
-
-void copy_bytes(void* to, const void* from, std::int64_t bytes) {
-  if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
-}
 
 const void* at(const void* base, std::int64_t elements, DType dtype) {
   return static_cast<const std::byte*>(base) + elements * dtype_size(dtype);
 }
 void* at(void* base, std::int64_t elements, DType dtype) {
   return static_cast<std::byte*>(base) + elements * dtype_size(dtype);
-}
-
-std::int64_t offset_of(std::span<const std::int64_t> counts, int rank) {
-  return std::accumulate(counts.begin(), counts.begin() + rank, std::int64_t{0});
 }
 
 /// Short enough for a string without memory of its own.
