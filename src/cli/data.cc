@@ -8,7 +8,7 @@ namespace fourfold::cli {
 namespace {
 
 Command tokenizer_command() {
-  auto o = std::make_shared<DataTokenizerOptions>();
+  auto o = std::make_shared<TrainTokenizerOptions>();
   return {
       "data tokenizer",
       "trains a tokenizer on text",
@@ -17,8 +17,8 @@ Command tokenizer_command() {
       {
           {"--input", "FILES", "text files, or .jsonl with a \"text\" member in each line",
            &o->inputs, true, 0, 0, true},
-          {"--vocab", "N", "entries (tokens), bytes and special ones included", &o->vocab, true,
-           257, 1e7},
+          {"--vocab", "N", "entries (tokens), bytes and special ones included", &o->vocab_size,
+           true, 257, 1e7},
           {"--output", "FILE", "the tokenizer.json to write", &o->output, true},
       },
       {"fourfold data tokenizer --input data/kjv.txt --vocab 4096 --output data/tokenizer.json"},
@@ -26,7 +26,7 @@ Command tokenizer_command() {
 }
 
 Command prepare_command() {
-  auto o = std::make_shared<DataPrepareOptions>();
+  auto o = std::make_shared<PrepareDataOptions>();
   return {
       "data prepare",
       "turns text into token files",
@@ -46,12 +46,12 @@ Command prepare_command() {
 }
 
 Command show_command() {
-  auto o = std::make_shared<DataShowOptions>();
+  auto o = std::make_shared<ShowDataOptions>();
   return {"data show",
           "says what a token file holds",
           "Prints documents, tokens and type of a token file and the start of its text.",
           {
-              {"PREFIX", "", "path of the token files without .bin and .idx", &o->path, true},
+              {"PREFIX", "", "path of the token files without .bin and .idx", &o->prefix, true},
               {"--tokenizer", "FILE", "a tokenizer.json, to print tokens as text", &o->tokenizer,
                false, 0, 0, false, "tokens are printed as numbers"},
               {"--tokens", "N", "tokens of the start that are printed", &o->tokens, false, 0, 1e6},

@@ -43,7 +43,11 @@ void train_tokenizer(const TrainTokenizerOptions& options, const Log& log) {
     batcher.add(piece);
   }
   batcher.flush();
-  if (bytes == 0) throw Error(ErrorKind::kData, "the input files hold no text");
+  if (bytes == 0) {
+    throw Error(ErrorKind::kData, "the input files hold no text",
+                fmt::format("name files with text; lines of .jsonl need a \"{}\" member",
+                            options.json_field));
+  }
   for (std::size_t t = 1; t < trainers.size(); ++t) trainers[0].add(trainers[t]);
   const TokenizerModel model = trainers[0].train(options.vocab_size);
   output.write(format_tokenizer_json(model));
@@ -60,7 +64,9 @@ std::string show_data(const ShowDataOptions& options) {
   std::optional<Tokenizer> tokenizer;
   if (!options.tokenizer.empty()) tokenizer = Tokenizer::open(options.tokenizer).value();
   const Tokenizer* used = tokenizer ? &*tokenizer : nullptr;
-  return describe_data(open_data_set(options.prefix, used, 0).value(), used, options.tokens);
+  std::string prefix = options.prefix;
+  if (prefix.ends_with(".bin") || prefix.ends_with(".idx")) prefix.resize(prefix.size() - 4);
+  return describe_data(open_data_set(prefix, used, 0).value(), used, options.tokens);
 }
 
 }  // namespace fourfold

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,7 +14,7 @@ namespace fourfold {
 struct TrainTokenizerOptions {
   std::vector<std::string> inputs{};  ///< Text files, or .jsonl with the text in `json_field`.
   std::string output{};
-  std::int64_t vocab_size = 0;  ///< With the 256 bytes and the end-of-text token.
+  int vocab_size = 0;  ///< With the 256 bytes and the end-of-text token.
   TokenizerPattern pattern = TokenizerPattern::kGpt2;
   std::string json_field = "text";
   int threads = 0;  ///< 0: one per core.
@@ -28,8 +27,8 @@ void train_tokenizer(const TrainTokenizerOptions& options, const Log& log);
 /// line end. Memory does not grow with the input.
 struct PrepareDataOptions {
   std::vector<std::string> inputs{};
-  std::string tokenizer{};
-  std::string output{};
+  std::string tokenizer{};    ///< tokenizer.json.
+  std::string output{};       ///< Prefix of the token files.
   double valid_fraction = 0;  ///< In [0, 1).
   std::string json_field = "text";
   int threads = 0;  ///< 0: one per core.
@@ -38,9 +37,9 @@ void prepare_data(const PrepareDataOptions& options, const Log& log);
 
 /// `data show`: what describe_data() of data_set.h says.
 struct ShowDataOptions {
-  std::string prefix{};
+  std::string prefix{};     ///< Of .bin and .idx, or one of the two files.
   std::string tokenizer{};  ///< Empty: show ids only.
-  std::int64_t tokens = 64;
+  int tokens = 64;          ///< Of the start, that are shown.
 };
 std::string show_data(const ShowDataOptions& options);
 

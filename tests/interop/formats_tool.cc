@@ -78,7 +78,6 @@ void write_events(const std::string& folder) {
   for (int step = 0; step < 5; ++step) {
     writer.add_scalar("loss", step, 2.5 / (step + 1), 1000.0 + step);
   }
-  writer.add_text("config", 0, "seq_len = 8", 1000.0);
 }
 
 int run(const std::vector<std::string>& args) {
@@ -87,7 +86,7 @@ int run(const std::vector<std::string>& args) {
   if (command == "tokenizer") {
     train_tokenizer({.inputs = {args.at(1)},
                      .output = args.at(3),
-                     .vocab_size = std::stol(args.at(2)),
+                     .vocab_size = std::stoi(args.at(2)),
                      .pattern = static_cast<TokenizerPattern>(std::stoi(args.at(4)))},
                     log);
   } else if (command == "rewrite") {

@@ -1,7 +1,7 @@
 #include <fmt/core.h>
 
 #include <cstdio>
-#include <string>
+#include <string_view>
 
 #include "base/log.h"
 #include "cli/options.h"
@@ -21,40 +21,26 @@ Log console() {
   });
 }
 
-// PREFIX of "PREFIX.bin" and "PREFIX.idx".
-std::string without_suffix(std::string path) {
-  if (path.ends_with(".bin") || path.ends_with(".idx")) path.resize(path.size() - 4);
-  return path;
-}
-
 }  // namespace
 }  // namespace fourfold::cli
 
-extern "C" int fourfold_data_tokenizer(const fourfold::DataTokenizerOptions* options) {
+extern "C" int fourfold_data_tokenizer(const fourfold::TrainTokenizerOptions* options) {
   return fourfold::cli::guarded([&] {
-    fourfold::train_tokenizer(
-        {.inputs = options->inputs, .output = options->output, .vocab_size = options->vocab},
-        fourfold::cli::console());
+    fourfold::train_tokenizer(*options, fourfold::cli::console());
     return 0;
   });
 }
 
-extern "C" int fourfold_data_prepare(const fourfold::DataPrepareOptions* options) {
+extern "C" int fourfold_data_prepare(const fourfold::PrepareDataOptions* options) {
   return fourfold::cli::guarded([&] {
-    fourfold::prepare_data({.inputs = options->inputs,
-                            .tokenizer = options->tokenizer,
-                            .output = options->output,
-                            .valid_fraction = options->valid_fraction},
-                           fourfold::cli::console());
+    fourfold::prepare_data(*options, fourfold::cli::console());
     return 0;
   });
 }
 
-extern "C" int fourfold_data_show(const fourfold::DataShowOptions* options) {
+extern "C" int fourfold_data_show(const fourfold::ShowDataOptions* options) {
   return fourfold::cli::guarded([&] {
-    fmt::print("{}", fourfold::show_data({.prefix = fourfold::cli::without_suffix(options->path),
-                                          .tokenizer = options->tokenizer,
-                                          .tokens = options->tokens}));
+    fmt::print("{}", fourfold::show_data(*options));
     return 0;
   });
 }

@@ -229,7 +229,7 @@ TEST_F(Prepare, ShowsWhatIsThere) {
 }
 
 TEST_F(Prepare, TokenizerOptions) {
-  const auto train = [&](std::int64_t vocab, std::vector<std::string> inputs) {
+  const auto train = [&](int vocab, std::vector<std::string> inputs) {
     train_tokenizer({.inputs = std::move(inputs), .output = path("t.json"), .vocab_size = vocab},
                     Log());
   };
