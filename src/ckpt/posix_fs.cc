@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/file_handle.h"
 #include "ckpt/fs.h"
 
 namespace fourfold {
@@ -21,22 +22,6 @@ std::int64_t free_or_unknown(const std::string& path) {
   if (::statvfs(path.c_str(), &info) != 0) return -1;
   return static_cast<std::int64_t>(info.f_bavail) * static_cast<std::int64_t>(info.f_frsize);
 }
-
-/// Owns a descriptor.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 class PosixWritableFile final : public WritableFile {
  public:
@@ -75,7 +60,7 @@ class PosixWritableFile final : public WritableFile {
   }
 
  private:
-  Descriptor fd_;
+  FileHandle fd_;
   std::string path_;
   off_t offset_ = 0;
 };
@@ -104,7 +89,7 @@ class PosixReadableFile final : public ReadableFile {
   }
 
  private:
-  Descriptor fd_;
+  FileHandle fd_;
   std::int64_t size_;
   std::string path_;
 };
@@ -122,7 +107,7 @@ std::unique_ptr<WritableFile> PosixFs::create(const std::string& path) {
 
 std::unique_ptr<ReadableFile> PosixFs::open(const std::string& path) const {
   // A pipe under this name would make the call wait for a writer.
-  Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  FileHandle fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (fd.get() < 0) throw fs_error(errno, "open", path);
   struct stat info{};
   if (::fstat(fd.get(), &info) != 0) throw fs_error(errno, "look at", path);
@@ -138,7 +123,7 @@ void PosixFs::rename(const std::string& from, const std::string& to) {
 }
 
 void PosixFs::sync_directory(const std::string& path) {
-  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const FileHandle fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd.get() < 0) throw fs_error(errno, "open", path);
   // File systems that cannot sync a directory say EINVAL; they have nothing to sync.
   if (::fsync(fd.get()) != 0 && errno != EINVAL) throw fs_error(errno, "sync", path);

@@ -49,20 +49,6 @@ void write_fully(int fd, const std::string& path, const std::byte* data, std::si
 
 }  // namespace
 
-FileHandle& FileHandle::operator=(FileHandle&& other) noexcept {
-  if (this != &other) {
-    if (fd_ >= 0) ::close(fd_);
-    fd_ = other.release();
-  }
-  return *this;
-}
-
-FileHandle::~FileHandle() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
-int FileHandle::release() { return std::exchange(fd_, -1); }
-
 Error file_error(const std::string& path, std::string_view action, int error_number) {
   return Error(ErrorKind::kData,
                fmt::format("{}: {}: {}", path, action, std::strerror(error_number)),
@@ -112,7 +98,8 @@ Result<std::string> read_text_file(const std::string& path, std::uint64_t limit)
   if (!size) return size.error();
   if (size.value() > limit) {
     return Error(ErrorKind::kData,
-                 fmt::format("{}: {} bytes; at most {} are read", path, size.value(), limit));
+                 fmt::format("{}: {} bytes; at most {} are read", path, size.value(), limit),
+                 "no such file is that large; check the path");
   }
   std::string text(size.value(), '\0');
   auto done = read_exactly(file.value(), path, 0, std::as_writable_bytes(std::span(text)));

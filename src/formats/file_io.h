@@ -8,24 +8,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file_handle.h"
 
 namespace fourfold {
-
-/// A file descriptor that is closed with its owner; -1 is none.
-class FileHandle {
- public:
-  FileHandle() = default;
-  explicit FileHandle(int fd) : fd_(fd) {}
-  FileHandle(FileHandle&& other) noexcept : fd_(other.release()) {}
-  FileHandle& operator=(FileHandle&& other) noexcept;
-  ~FileHandle();
-
-  int get() const { return fd_; }
-  int release();
-
- private:
-  int fd_ = -1;
-};
 
 /// "PATH: ACTION: reason of errno", of kind kData, with a hint where the reason has one.
 Error file_error(const std::string& path, std::string_view action, int error_number);
