@@ -23,11 +23,7 @@ struct StrongInt {
 };
 
 using WorldRank = StrongInt<struct WorldRankTag>;  ///< A rank among all ranks of the run.
-using AxisRank = StrongInt<struct AxisRankTag>;    ///< A rank inside the group of an axis.
 using Step = StrongInt<struct StepTag>;            ///< Optimizer steps done.
-using LayerId = StrongInt<struct LayerIdTag>;      ///< A transformer block, from 0.
-using ExpertId = StrongInt<struct ExpertIdTag>;    ///< An expert of a layer, global.
-using Bytes = StrongInt<struct BytesTag>;
 
 }  // namespace fourfold
 

@@ -17,9 +17,6 @@ namespace {
 // Protocol buffers, as far as events need them: a key is field << 3 | wire type.
 enum class Wire : std::uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
-constexpr int kTensorOfStrings = 7;  // DT_STRING.
-constexpr int kClassTensor = 2;      // DATA_CLASS_TENSOR.
-
 void put_varint(std::string& out, std::uint64_t value) {
   for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
   out += static_cast<char>(value);
@@ -110,23 +107,6 @@ std::string tensorboard_scalar_event(std::string_view tag, std::int64_t step, fl
   return summary_event(entry, step, wall_time);
 }
 
-std::string tensorboard_text_event(std::string_view tag, std::int64_t step, std::string_view text,
-                                   double wall_time) {
-  std::string plugin, metadata, dim, shape, tensor, entry;
-  put_bytes(plugin, 1, "text");
-  put_bytes(metadata, 1, plugin);
-  put_int(metadata, 4, kClassTensor);
-  put_int(dim, 1, 1);
-  put_bytes(shape, 2, dim);
-  put_int(tensor, 1, kTensorOfStrings);
-  put_bytes(tensor, 2, shape);
-  put_bytes(tensor, 8, text);
-  put_bytes(entry, 1, tag);
-  put_bytes(entry, 8, tensor);
-  put_bytes(entry, 9, metadata);
-  return summary_event(entry, step, wall_time);
-}
-
 TensorBoardWriter::TensorBoardWriter(const std::string& folder) {
   static std::atomic<int> count{0};  // Tells apart the writers of one process and second.
   path_ = fmt::format("{}/events.out.tfevents.{:010}.{}.{}.{}", folder,
@@ -141,11 +121,6 @@ void TensorBoardWriter::add_scalar(std::string_view tag, std::int64_t step, doub
                                    double wall_time) {
   write(tensorboard_scalar_event(tag, step, static_cast<float>(value),
                                  wall_time > 0 ? wall_time : now()));
-}
-
-void TensorBoardWriter::add_text(std::string_view tag, std::int64_t step, std::string_view text,
-                                 double wall_time) {
-  write(tensorboard_text_event(tag, step, text, wall_time > 0 ? wall_time : now()));
 }
 
 void TensorBoardWriter::write(const std::string& event) {

@@ -17,9 +17,6 @@ class TensorBoardWriter {
 
   /// One point of a curve; `wall_time` in seconds since 1970, 0 for now.
   void add_scalar(std::string_view tag, std::int64_t step, double value, double wall_time = 0);
-  /// Markdown shown under "Text".
-  void add_text(std::string_view tag, std::int64_t step, std::string_view text,
-                double wall_time = 0);
 
   const std::string& path() const { return path_; }
 
@@ -36,7 +33,5 @@ std::string tensorboard_record(std::string_view event);
 std::string tensorboard_version_event(double wall_time);
 std::string tensorboard_scalar_event(std::string_view tag, std::int64_t step, float value,
                                      double wall_time);
-std::string tensorboard_text_event(std::string_view tag, std::int64_t step, std::string_view text,
-                                   double wall_time);
 
 }  // namespace fourfold

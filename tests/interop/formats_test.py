@@ -188,7 +188,6 @@ def test_tensorboard(tool, folder):
     expected = [(s, struct.unpack("f", struct.pack("f", 2.5 / (s + 1)))[0], 1000.0 + s)
                 for s in range(5)]
     assert points == expected, points
-    assert "config" in events.Tags()["tensors"], events.Tags()
     print(f"{len(points)} points equal")
 
 
