@@ -75,9 +75,11 @@ class Mistakes(Case):
                     "--output", "t")
 
     def test_one_rank_tells_a_usage_error(self):
-        done = self.run_program("trian", OMPI_COMM_WORLD_RANK="1")
+        done = self.run_program("trian", OMPI_COMM_WORLD_RANK="1",
+                                OMPI_COMM_WORLD_SIZE="2")
         self.assertEqual((USAGE, ""), (done.returncode, done.stderr))
-        self.refuse(USAGE, "unknown command", "trian", OMPI_COMM_WORLD_RANK="0")
+        self.refuse(USAGE, "unknown command", "trian", OMPI_COMM_WORLD_RANK="0",
+                    OMPI_COMM_WORLD_SIZE="2")
 
 
 class Documentation(Case):
