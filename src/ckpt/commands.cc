@@ -129,7 +129,8 @@ Result<std::pair<std::string, Manifest>> newest_readable(const Fs& fs, const std
     if (manifest) return std::pair(whole, std::move(manifest).value());
     reasons += fmt::format("; {}: {}", folder, manifest.error().what());
   }
-  return Error(ErrorKind::kNoCheckpoint, "no checkpoint can be read in " + dir + reasons);
+  return Error(ErrorKind::kNoCheckpoint, "no checkpoint can be read in " + dir + reasons,
+               "`fourfold ckpt verify` says more of each; copy a whole one back there");
 }
 
 }  // namespace

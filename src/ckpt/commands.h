@@ -27,7 +27,8 @@ struct VerifyReport {
 };
 
 /// Reads everything of one checkpoint, or of all that the folder has, and proves that each element
-/// of each tensor is there exactly once and that all checksums are right. Problems are kData.
+/// of each tensor is there exactly once and that all checksums are right. A checkpoint that is not whole is
+/// no Error here: the command ends with kNoCheckpoint when there is a problem.
 Result<VerifyReport> checkpoint_verify(const Fs& fs, const std::string& path);
 
 /// What was saved beside the tensors (the configuration among it), without reading tensors.

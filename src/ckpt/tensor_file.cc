@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::string_view kCrcPrefix = "crc32c:";
 constexpr std::size_t kWriteBytes = 8 << 20;
+constexpr const char* kDamagedHint = "the file was changed or damaged; use another checkpoint";
 constexpr std::size_t kAlignment = 4096;  ///< What direct writes to a disk ask for.
 
 /// Collects small pieces, so that the disk sees large aligned writes.
@@ -217,8 +218,10 @@ std::int64_t tensor_file_bytes(std::span<const RegionSource> regions,
 TensorFile::TensorFile(const Fs& fs, const std::string& folder, const FileRecord& record)
     : path_(join_path(folder, record.name)), file_(fs.open(path_)) {
   if (file_->size() != record.size) {
-    throw Error(ErrorKind::kData, fmt::format("{} has {} bytes, the manifest says {}", path_,
-                                              file_->size(), record.size));
+    throw Error(ErrorKind::kData,
+                fmt::format("{} has {} bytes, the manifest says {}", path_, file_->size(),
+                            record.size),
+                kDamagedHint);
   }
   const auto size = static_cast<std::uint64_t>(record.size);
   std::byte first[kSafetensorsLengthBytes] = {};
@@ -228,7 +231,7 @@ TensorFile::TensorFile(const Fs& fs, const std::string& folder, const FileRecord
   file_->read(kSafetensorsLengthBytes, json.data(), json.size());
   const std::uint32_t crc = crc32c(json.data(), json.size(), crc32c(first, sizeof(first)));
   if (crc != record.header_crc) {
-    throw Error(ErrorKind::kData, path_ + ": the checksum of its header is wrong");
+    throw Error(ErrorKind::kData, path_ + ": the checksum of its header is wrong", kDamagedHint);
   }
   const SafetensorsHeader header = parse_safetensors_header(json, size, path_).value();
   for (const SafetensorsEntry& entry : header.tensors) {
@@ -254,7 +257,8 @@ void TensorFile::read(const StoredRegion& region, const BoxSink& sink) const {
   }
   if (crc != region.crc) {
     throw Error(ErrorKind::kData,
-                fmt::format("{}: {}: the checksum of its data is wrong", path_, region.name()));
+                fmt::format("{}: {}: the checksum of its data is wrong", path_, region.name()),
+                kDamagedHint);
   }
 }
 

@@ -251,8 +251,10 @@ void TokenFileWriter::append(std::span<const std::int32_t> tokens) {
       for (const std::int32_t token : part) {
         const T value = static_cast<T>(token);
         if (static_cast<std::int64_t>(value) != token) {
-          throw Error(ErrorKind::kData, fmt::format("{}: token {} does not fit {}", bin_.path(),
-                                                    token, token_type_name(type_)));
+          throw Error(ErrorKind::kData,
+                      fmt::format("{}: token {} does not fit {}", bin_.path(), token,
+                                  token_type_name(type_)),
+                      "the tokenizer gives larger tokens than its vocabulary says; make it anew");
         }
         std::memcpy(to, &value, sizeof value);
         to += sizeof value;
