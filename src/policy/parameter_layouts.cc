@@ -83,7 +83,7 @@ std::vector<ParameterLayout> parameter_layouts(const ModelSpec& model, const Gri
   return list.take();
 }
 
-HeadLayout head_layout_of(const RunSpec& run) {
+HeadLayout run_head_layout(const RunSpec& run) {
   const std::int64_t bytes = run.train.precision == Precision::kBf16 ? 2 : 4;
   return choose_head_layout(run.parallel.grid, run.model.vocab, run.model.hidden,
                             run.train.micro_batch * run.train.seq_len, run.model.tie_embeddings,

@@ -21,7 +21,7 @@ std::vector<ParameterLayout> parameter_layouts(const ModelSpec& model, const Gri
                                                HeadLayout head);
 
 /// The head layout that a run chooses on its grid (choose_head_layout).
-HeadLayout head_layout_of(const RunSpec& run);
+HeadLayout run_head_layout(const RunSpec& run);
 
 /// What one rank contributes of a parameter to a checkpoint: the region that its optimizer updates,
 /// which of the ranks that hold it this one is, and who they are (SaveItem).
