@@ -108,31 +108,6 @@ std::string show_text(const std::string& folder, const Manifest& m) {
   return text + fmt::format("\n{} tensors\n{}", m.tensors.size(), tensor_lines(m));
 }
 
-/// The folder and manifest of the checkpoint that a path stands for: the newest whose manifest and
-/// configuration can be read.
-Result<std::pair<std::string, Manifest>> newest_readable(const Fs& fs, const std::string& path) {
-  const auto found = find_checkpoints(fs, path);
-  if (!found) return found.error();
-  const std::string& dir = found.value().dir;
-  std::vector<std::string> folders;
-  if (!found.value().folder.empty()) folders.push_back(found.value().folder);
-  if (folders.empty()) {
-    for (const CheckpointId& id : read_catalog(fs, dir).candidates()) {
-      folders.push_back(id.folder());
-    }
-  }
-  if (folders.empty()) return no_checkpoint(dir);
-  std::string reasons;
-  for (const std::string& folder : folders) {
-    const std::string whole = join_path(dir, folder);
-    auto manifest = read_manifest(fs, whole);
-    if (manifest) return std::pair(whole, std::move(manifest).value());
-    reasons += fmt::format("; {}: {}", folder, manifest.error().what());
-  }
-  return Error(ErrorKind::kNoCheckpoint, "no checkpoint can be read in " + dir + reasons,
-               "`fourfold ckpt verify` says more of each; copy a whole one back there");
-}
-
 }  // namespace
 
 Result<CheckpointPath> find_checkpoints(const Fs& fs, const std::string& given) try {
@@ -150,6 +125,31 @@ Result<CheckpointPath> find_checkpoints(const Fs& fs, const std::string& given) 
   if (fs.is_directory(inside)) return CheckpointPath{inside, ""};
   if (name == "checkpoints" || has_checkpoint_names(fs, path)) return CheckpointPath{path, ""};
   return no_checkpoint(path);
+} catch (const Error& error) {
+  return error;
+}
+
+Result<FoundCheckpoint> find_checkpoint(const Fs& fs, const std::string& path) try {
+  const auto found = find_checkpoints(fs, path);
+  if (!found) return found.error();
+  const std::string& dir = found.value().dir;
+  std::vector<std::string> folders;
+  if (!found.value().folder.empty()) folders.push_back(found.value().folder);
+  if (folders.empty()) {
+    for (const CheckpointId& id : read_catalog(fs, dir).candidates()) {
+      folders.push_back(id.folder());
+    }
+  }
+  if (folders.empty()) return no_checkpoint(dir);
+  std::string reasons;
+  for (const std::string& folder : folders) {
+    const std::string whole = join_path(dir, folder);
+    auto manifest = read_manifest(fs, whole);
+    if (manifest) return FoundCheckpoint{whole, std::move(manifest).value()};
+    reasons += fmt::format("; {}: {}", folder, manifest.error().what());
+  }
+  return Error(ErrorKind::kNoCheckpoint, "no checkpoint can be read in " + dir + reasons,
+               "`fourfold ckpt verify` says more of each; copy a whole one back there");
 } catch (const Error& error) {
   return error;
 }
@@ -181,15 +181,15 @@ Result<std::string> checkpoint_ls(const Fs& fs, const std::string& path) try {
 }
 
 Result<std::string> checkpoint_show(const Fs& fs, const std::string& path) try {
-  const auto found = newest_readable(fs, path);
+  const auto found = find_checkpoint(fs, path);
   if (!found) return found.error();
-  return show_text(found.value().first, found.value().second);
+  return show_text(found.value().folder, found.value().manifest);
 } catch (const Error& error) {
   return error;
 }
 
 Result<CheckpointMeta> checkpoint_peek(const Fs& fs, const std::string& path) try {
-  const auto found = newest_readable(fs, path);
+  const auto found = find_checkpoint(fs, path);
   if (!found) return found.error();
   const auto& [folder, manifest] = found.value();
   const auto config = read_config(fs, folder, manifest);

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "ckpt/fs.h"
+#include "ckpt/manifest.h"
 #include "ckpt/state.h"
 
 namespace fourfold {
@@ -27,8 +28,8 @@ struct VerifyReport {
 };
 
 /// Reads everything of one checkpoint, or of all that the folder has, and proves that each element
-/// of each tensor is there exactly once and that all checksums are right. A checkpoint that is not whole is
-/// no Error here: the command ends with kNoCheckpoint when there is a problem.
+/// of each tensor is there exactly once and that all checksums are right. A checkpoint that is not
+/// whole is no Error here: the command ends with kNoCheckpoint when there is a problem.
 Result<VerifyReport> checkpoint_verify(const Fs& fs, const std::string& path);
 
 /// What was saved beside the tensors (the configuration among it), without reading tensors.
@@ -41,5 +42,14 @@ struct CheckpointPath {
   std::string folder;  ///< step-…; empty where the path is not one step.
 };
 Result<CheckpointPath> find_checkpoints(const Fs& fs, const std::string& path);
+
+/// One checkpoint: its folder, and what its manifest says.
+struct FoundCheckpoint {
+  std::string folder;
+  Manifest manifest;
+};
+
+/// The checkpoint that a path stands for: the step's, or the newest whose manifest can be read.
+Result<FoundCheckpoint> find_checkpoint(const Fs& fs, const std::string& path);
 
 }  // namespace fourfold

@@ -77,17 +77,6 @@ std::size_t bytes_of(const RegionSource& source) {
   return static_cast<std::size_t>(source.region.elements() * dtype_size(source.dtype));
 }
 
-/// The bytes that open the file; `crcs` are the regions'.
-std::string header_of(std::span<const RegionSource> regions,
-                      std::map<std::string, std::string> metadata,
-                      const std::vector<std::uint32_t>& crcs) {
-  auto entries = entries_of(regions);
-  for (std::size_t i = 0; i < regions.size(); ++i) {
-    metadata[std::string(kCrcPrefix) + entries[i].name] = fmt::format("{:08x}", crcs[i]);
-  }
-  return build_safetensors_header(entries, metadata);
-}
-
 /// The inverse of a region's name; throws with the file's and the tensor's name.
 StoredRegion parse_entry(const SafetensorsEntry& entry, const SafetensorsHeader& header,
                          const std::string& path) {
@@ -181,13 +170,23 @@ class BoxCutter {
 
 std::string dense_file_name(int rank) { return fmt::format("rank-{:05}.dense.safetensors", rank); }
 
+std::string tensor_file_header(std::span<const RegionSource> regions,
+                               std::map<std::string, std::string> metadata,
+                               std::span<const std::uint32_t> crcs) {
+  auto entries = entries_of(regions);
+  for (std::size_t i = 0; i < regions.size(); ++i) {
+    metadata[std::string(kCrcPrefix) + entries[i].name] = fmt::format("{:08x}", crcs[i]);
+  }
+  return build_safetensors_header(entries, metadata);
+}
+
 FileRecord write_tensor_file(Fs& fs, const std::string& folder, const std::string& name,
                              std::span<const RegionSource> regions,
                              const std::map<std::string, std::string>& metadata) {
   const std::string path = join_path(folder, name), temporary = path + kTemporarySuffix;
   std::vector<std::uint32_t> crcs;
   for (const RegionSource& r : regions) crcs.push_back(crc32c(r.data, bytes_of(r)));
-  const std::string header = header_of(regions, metadata, crcs);
+  const std::string header = tensor_file_header(regions, metadata, crcs);
   const auto file = fs.create(temporary);
   AlignedWriter writer(*file);
   writer.append(header.data(), header.size());
@@ -210,7 +209,7 @@ FileRecord write_tensor_file(Fs& fs, const std::string& folder, const std::strin
 std::int64_t tensor_file_bytes(std::span<const RegionSource> regions,
                                const std::map<std::string, std::string>& metadata) {
   const std::vector<std::uint32_t> no_crcs(regions.size());
-  auto bytes = static_cast<std::int64_t>(header_of(regions, metadata, no_crcs).size());
+  auto bytes = static_cast<std::int64_t>(tensor_file_header(regions, metadata, no_crcs).size());
   for (const RegionSource& r : regions) bytes += static_cast<std::int64_t>(bytes_of(r));
   return bytes;
 }
@@ -218,10 +217,10 @@ std::int64_t tensor_file_bytes(std::span<const RegionSource> regions,
 TensorFile::TensorFile(const Fs& fs, const std::string& folder, const FileRecord& record)
     : path_(join_path(folder, record.name)), file_(fs.open(path_)) {
   if (file_->size() != record.size) {
-    throw Error(ErrorKind::kData,
-                fmt::format("{} has {} bytes, the manifest says {}", path_, file_->size(),
-                            record.size),
-                kDamagedHint);
+    throw Error(
+        ErrorKind::kData,
+        fmt::format("{} has {} bytes, the manifest says {}", path_, file_->size(), record.size),
+        kDamagedHint);
   }
   const auto size = static_cast<std::uint64_t>(record.size);
   std::byte first[kSafetensorsLengthBytes] = {};

@@ -28,6 +28,12 @@ struct RegionSource {
 /// "rank-00007.dense.safetensors" of world rank 7.
 std::string dense_file_name(int rank);
 
+/// The bytes that open a file of these regions (their `data` is not looked at); crcs[i] is that of
+/// regions[i]. Their length does not depend on the CRCs.
+std::string tensor_file_header(std::span<const RegionSource> regions,
+                               std::map<std::string, std::string> metadata,
+                               std::span<const std::uint32_t> crcs);
+
 /// Writes folder/name under a temporary name, syncs it, renames it and syncs the folder. The bytes
 /// must not change meanwhile.
 FileRecord write_tensor_file(Fs& fs, const std::string& folder, const std::string& name,
