@@ -1,0 +1,286 @@
+#include "ckpt/hf_config.h"
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+
+#include "spec/presets.h"
+
+namespace fourfold {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr const char* kNotBuilt = "GPT-2 and Llama, as in docs/cookbook.md, can be imported";
+
+/// The members of a config.json, with the messages for what they should not be.
+class Members {
+ public:
+  Members(const json& object, std::string file) : object_(object), file_(std::move(file)) {}
+
+  Error refused(const std::string& cause, const std::string& hint) const {
+    return Error(ErrorKind::kData, fmt::format("{}: {}", file_, cause),
+                 hint.empty() ? "fetch or save the model folder again" : hint);
+  }
+  Error not_built(const std::string& name) const { return not_built(name, object_.at(name)); }
+  /// `value` is shown where it is one; what nests could be deep.
+  Error not_built(const std::string& name, const json& value) const {
+    constexpr std::size_t kMaxShown = 120;
+    std::string shown = name;
+    if (value.is_primitive()) {
+      shown += " = " + value.dump(-1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace);
+      if (shown.size() > kMaxShown) shown = shown.substr(0, kMaxShown) + "...";
+    }
+    return refused(shown + " is not built yet", kNotBuilt);
+  }
+
+  bool has(const char* name) const { return object_.contains(name) && !object_.at(name).is_null(); }
+
+  /// A size; `otherwise` where the member is absent or null.
+  std::int64_t size(const char* name, std::int64_t otherwise) const {
+    if (!has(name)) return otherwise;
+    constexpr std::uint64_t kMax = 1'000'000'000;
+    const json& value = object_.at(name);
+    if (!value.is_number_unsigned() || value.get<std::uint64_t>() == 0 ||
+        value.get<std::uint64_t>() > kMax) {
+      throw refused(fmt::format("{} is not a size", name), "a whole number of at least 1");
+    }
+    return value.get<std::int64_t>();
+  }
+  int small_size(const char* name, int otherwise) const {
+    return static_cast<int>(size(name, otherwise));
+  }
+  double number(const char* name, double otherwise) const {
+    if (!has(name)) return otherwise;
+    if (!object_.at(name).is_number()) throw refused(fmt::format("{} is not a number", name), "");
+    return object_.at(name).get<double>();
+  }
+  bool flag(const char* name, bool otherwise) const {
+    if (!has(name)) return otherwise;
+    if (!object_.at(name).is_boolean()) {
+      throw refused(fmt::format("{} is neither true nor false", name), "");
+    }
+    return object_.at(name).get<bool>();
+  }
+  std::string text(const char* name, const char* otherwise) const {
+    if (!has(name)) return otherwise;
+    if (!object_.at(name).is_string()) throw refused(fmt::format("{} is not a text", name), "");
+    return object_.at(name).get<std::string>();
+  }
+
+  /// Refuses a member that is there and has another value.
+  void require(const char* name, bool only, bool otherwise) const {
+    if (flag(name, otherwise) != only) throw not_built(name);
+  }
+  void require_absent(const char* name) const {
+    if (has(name)) throw not_built(name);
+  }
+
+ private:
+  const json& object_;
+  std::string file_;
+};
+
+constexpr double kLlamaTheta = 10000;
+
+/// The base of unscaled rotary positions: transformers 4 has rope_theta and rope_scaling, 5 one
+/// object rope_parameters.
+double rope_theta(const json& object, const Members& members) {
+  double theta = members.number("rope_theta", kLlamaTheta);
+  for (const char* name : {"rope_scaling", "rope_parameters"}) {
+    if (!members.has(name)) continue;
+    const json& value = object.at(name);
+    if (!value.is_object()) throw members.not_built(name);
+    for (const auto& [key, setting] : value.items()) {
+      const bool type = key == "rope_type" || key == "type";
+      if (key == "rope_theta" && setting.is_number()) {
+        theta = setting.get<double>();
+      } else if (!(type && setting == "default") &&
+                 !(key == "partial_rotary_factor" && setting == 1.0)) {
+        throw members.not_built(fmt::format("{}.{}", name, key), setting);
+      }
+    }
+  }
+  return theta;
+}
+
+ModelSpec gpt2_model(const Members& m) {
+  ModelSpec model = *family_defaults("gpt");
+  model.vocab = m.size("vocab_size", 50257);
+  model.seq_len = m.size("n_positions", m.size("n_ctx", 1024));
+  model.hidden = m.size("n_embd", 768);
+  model.layers = m.small_size("n_layer", 12);
+  model.heads = model.kv_heads = m.small_size("n_head", 12);
+  model.ffn = m.size("n_inner", 4 * model.hidden);
+  if (model.hidden % model.heads != 0) {
+    throw m.refused(fmt::format("n_head {} does not divide n_embd {}", model.heads, model.hidden),
+                    "");
+  }
+  model.head_dim = model.hidden / model.heads;
+  model.norm_eps = m.number("layer_norm_epsilon", 1e-5);
+  model.init_std = m.number("initializer_range", 0.02);
+  model.tie_embeddings = m.flag("tie_word_embeddings", true);
+  model.dropout = m.number("resid_pdrop", 0.1);
+  for (const char* name : {"embd_pdrop", "attn_pdrop"}) {
+    if (m.number(name, 0.1) == model.dropout) continue;
+    throw m.refused(fmt::format("{} differs from resid_pdrop", name),
+                    "fourfold has one probability of dropout: make resid_pdrop, embd_pdrop and "
+                    "attn_pdrop equal");
+  }
+  const std::string activation = m.text("activation_function", "gelu_new");
+  if (activation != "gelu_new" && activation != "gelu_pytorch_tanh") {
+    throw m.not_built("activation_function");
+  }
+  m.require("scale_attn_weights", true, true);
+  m.require("scale_attn_by_inverse_layer_idx", false, false);
+  m.require("add_cross_attention", false, false);
+  return model;
+}
+
+ModelSpec llama_model(const json& object, const Members& m) {
+  ModelSpec model = *family_defaults("llama");
+  model.vocab = m.size("vocab_size", 32000);
+  model.seq_len = m.size("max_position_embeddings", 2048);
+  model.hidden = m.size("hidden_size", 4096);
+  model.layers = m.small_size("num_hidden_layers", 32);
+  model.heads = m.small_size("num_attention_heads", 32);
+  model.kv_heads = m.small_size("num_key_value_heads", model.heads);
+  model.ffn = m.size("intermediate_size", 11008);
+  model.head_dim = m.size("head_dim", model.hidden / model.heads);
+  if (!m.has("head_dim") && model.hidden % model.heads != 0) {
+    throw m.refused(fmt::format("num_attention_heads {} does not divide hidden_size {}",
+                                model.heads, model.hidden),
+                    "");
+  }
+  model.norm_eps = m.number("rms_norm_eps", 1e-6);
+  model.init_std = m.number("initializer_range", 0.02);
+  model.tie_embeddings = m.flag("tie_word_embeddings", false);
+  model.rope_theta = rope_theta(object, m);
+  model.bias = m.flag("attention_bias", false);
+  if (m.flag("mlp_bias", false) != model.bias) {
+    throw m.refused("attention_bias and mlp_bias differ, which is not built yet", kNotBuilt);
+  }
+  const std::string activation = m.text("hidden_act", "silu");
+  if (activation != "silu" && activation != "swish") throw m.not_built("hidden_act");
+  if (m.number("attention_dropout", 0) != 0) {
+    throw m.refused("attention_dropout is not 0",
+                    "fourfold drops after the embedding and before residual sums too: set it to 0 "
+                    "in config.json, and model.dropout as you like");
+  }
+  return model;
+}
+
+ordered_json id_or_null(std::optional<std::int32_t> id) {
+  return id ? ordered_json(*id) : ordered_json(nullptr);
+}
+
+constexpr const char* kWrittenFor = "4.40.0";  ///< The oldest transformers that reads all of it.
+
+/// What both families' config.json holds.
+ordered_json common_members(const ModelSpec& model, const char* architecture, const char* type,
+                            DType dtype, std::optional<std::int32_t> end_of_text) {
+  const char* name = dtype == DType::kBF16 ? "bfloat16" : "float32";
+  return {{"architectures", ordered_json::array({architecture})},
+          {"model_type", type},
+          {"vocab_size", model.vocab},
+          {"initializer_range", model.init_std},
+          {"tie_word_embeddings", model.tie_embeddings},
+          {"bos_token_id", id_or_null(end_of_text)},
+          {"eos_token_id", id_or_null(end_of_text)},
+          {"use_cache", true},
+          // Transformers 4 reads the first, 5 the second.
+          {"torch_dtype", name},
+          {"dtype", name},
+          {"transformers_version", kWrittenFor}};
+}
+
+}  // namespace
+
+Result<HfFamily> hf_family_of(const ModelSpec& m) {
+  const bool gpt = m.position == Position::kLearned;
+  const char* name = gpt ? "GPT-2" : "Llama";
+  const auto refused = [&](const std::string& cause) {
+    return Error(ErrorKind::kData,
+                 fmt::format("a model with {} positions is exported as {}, which has no {}",
+                             gpt ? "learned" : "rotary", name, cause),
+                 "models of family gpt or llama with the family's norm and activation can be "
+                 "exported");
+  };
+  const auto wanted_norm = gpt ? Norm::kLayerNorm : Norm::kRmsNorm;
+  if (m.norm != wanted_norm)
+    return refused(gpt ? "RMSNorm (model.norm)" : "LayerNorm (model.norm)");
+  if (m.gated() == gpt)
+    return refused(gpt ? "SwiGLU (model.activation)" : "GELU (model.activation)");
+  if (!gpt) return HfFamily::kLlama;
+  if (!m.bias) return refused("form without biases (model.bias)");
+  if (m.kv_heads != m.heads) return refused("shared key/value heads (model.kv_heads)");
+  if (m.query_width() != m.hidden) return refused("head width of its own (model.head_dim)");
+  return HfFamily::kGpt2;
+}
+
+Result<ModelSpec> parse_hf_config(std::string_view text, const std::string& file) {
+  const json object = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  const Members members(object, file);
+  if (!object.is_object()) {
+    return members.refused("not a JSON object", "a Hugging Face config.json is needed");
+  }
+  try {
+    const std::string type = members.text("model_type", "");
+    if (type.empty()) return members.refused("has no model_type", kNotBuilt);
+    members.require_absent("quantization_config");
+    if (type == "gpt2") return gpt2_model(members);
+    if (type == "llama") return llama_model(object, members);
+    return members.not_built("model_type");
+  } catch (const Error& error) {
+    return error;
+  }
+}
+
+std::string hf_config_text(const ModelSpec& m, HfFamily family, DType dtype,
+                           std::optional<std::int32_t> end_of_text) {
+  if (family == HfFamily::kGpt2) {
+    auto config = common_members(m, "GPT2LMHeadModel", "gpt2", dtype, end_of_text);
+    config.update({{"n_positions", m.seq_len},
+                   {"n_ctx", m.seq_len},
+                   {"n_embd", m.hidden},
+                   {"n_layer", m.layers},
+                   {"n_head", m.heads},
+                   {"n_inner", m.ffn},
+                   {"activation_function", "gelu_new"},
+                   {"layer_norm_epsilon", m.norm_eps},
+                   {"resid_pdrop", m.dropout},
+                   {"embd_pdrop", m.dropout},
+                   {"attn_pdrop", m.dropout},
+                   {"scale_attn_weights", true}});
+    return config.dump(2) + "\n";
+  }
+  auto config = common_members(m, "LlamaForCausalLM", "llama", dtype, end_of_text);
+  config.update({{"max_position_embeddings", m.seq_len},
+                 {"hidden_size", m.hidden},
+                 {"num_hidden_layers", m.layers},
+                 {"num_attention_heads", m.heads},
+                 {"num_key_value_heads", m.kv_heads},
+                 {"head_dim", m.head_dim},
+                 {"intermediate_size", m.ffn},
+                 {"hidden_act", "silu"},
+                 {"rms_norm_eps", m.norm_eps},
+                 {"attention_bias", m.bias},
+                 {"mlp_bias", m.bias},
+                 {"attention_dropout", 0.0},
+                 // Transformers 4 reads the first two, 5 the third.
+                 {"rope_theta", m.rope_theta},
+                 {"rope_scaling", nullptr},
+                 {"rope_parameters", {{"rope_theta", m.rope_theta}, {"rope_type", "default"}}}});
+  return config.dump(2) + "\n";
+}
+
+std::string hf_generation_config_text(std::optional<std::int32_t> end_of_text) {
+  const ordered_json config = {{"_from_model_config", true},
+                               {"bos_token_id", id_or_null(end_of_text)},
+                               {"eos_token_id", id_or_null(end_of_text)},
+                               {"transformers_version", kWrittenFor}};
+  return config.dump(2) + "\n";
+}
+
+}  // namespace fourfold

@@ -1,0 +1,250 @@
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <string_view>
+
+#include "base/bfloat16.h"
+#include "base/float16.h"
+#include "base/units.h"
+#include "ckpt/hf_convert.h"
+#include "ckpt/hf_tensors.h"
+#include "ckpt/new_run.h"
+#include "ckpt/offline_writer.h"
+#include "formats/file_io.h"
+#include "formats/hf_weights.h"
+#include "formats/tokenizer_json.h"
+#include "policy/parameter_layouts.h"
+#include "spec/counts.h"
+#include "spec/model_identity.h"
+#include "spec/run_config.h"
+
+namespace fourfold {
+namespace {
+
+constexpr std::uint64_t kMaxConfigBytes = 1 << 20;
+constexpr std::uint64_t kMaxTokenizerBytes = 256 << 20;
+
+std::size_t count_of(const std::vector<std::int64_t>& shape) {
+  return static_cast<std::size_t>(Region::whole(shape).elements());
+}
+
+/// Elements of a stored tensor as f32, exactly.
+void widen(const std::string& dtype, const std::vector<std::byte>& stored,
+           std::vector<float>& out) {
+  if (dtype == dtype_name(DType::kF32)) {
+    std::memcpy(out.data(), stored.data(), stored.size());
+    return;
+  }
+  const auto convert = dtype == "F16" ? half_to_float : bf16_to_float;
+  const auto* bits = reinterpret_cast<const std::uint16_t*>(stored.data());
+  std::transform(bits, bits + out.size(), out.begin(), convert);
+}
+
+/// The tensors of a model folder, checked against the model, as parameters.
+class Importer {
+ public:
+  Importer(const std::string& folder, const ModelSpec& model, HfFamily family)
+      : folder_(folder), weights_(HfWeights::open(folder).value()) {
+    tensors_ = hf_tensors(model, family);
+    const auto stored = names_in_files(model, family);
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      const HfTensor& tensor = tensors_[i];
+      const auto found = stored.find(bare_hf_name(tensor.name, family));
+      if (found == stored.end()) {
+        throw refused(tensor.name + " is missing", "the folder is not whole, or not of its config");
+      }
+      check(found->second, tensor);
+      stored_names_.push_back(found->second);
+      for (std::size_t part = 0; part < tensor.parts.size(); ++part) {
+        places_[tensor.parts[part]] = {i, part};
+      }
+    }
+    if (stored.size() != tensors_.size()) throw unknown(stored, family);
+  }
+
+  /// A parameter in f32.
+  void read(const std::string& name, std::vector<float>& out) {
+    const auto [index, part] = places_.at(name);
+    load(index);
+    out.resize(count_of(tensors_[index].part_shape));
+    take_hf_part(tensors_[index], part, whole_, out);
+  }
+
+ private:
+  /// Names in the files by bare name, without what is passed over.
+  using Stored = std::map<std::string, std::string>;
+
+  Stored names_in_files(const ModelSpec& model, HfFamily family) const {
+    Stored stored;
+    for (const std::string& name : weights_.names()) {
+      const std::string bare = bare_hf_name(name, family);
+      if (is_ignored_hf_tensor(bare, model, family)) continue;
+      const auto [at, added] = stored.emplace(bare, name);
+      if (!added) throw refused(fmt::format("{} and {} are the same", name, at->second), "");
+    }
+    return stored;
+  }
+
+  Error refused(const std::string& cause, const std::string& hint) const {
+    return Error(ErrorKind::kData, fmt::format("{}: {}", folder_, cause),
+                 hint.empty() ? "fetch or save the model folder again" : hint);
+  }
+
+  Error unknown(const Stored& stored, HfFamily family) const {
+    for (const auto& [bare, name] : stored) {
+      const auto same = [&](const HfTensor& t) { return bare_hf_name(t.name, family) == bare; };
+      if (std::none_of(tensors_.begin(), tensors_.end(), same)) {
+        return refused(name + " has no place in the model of its config.json",
+                       "models with other parts than GPT-2's and Llama's are not built yet");
+      }
+    }
+    return refused("holds other tensors than its config.json says", "");
+  }
+
+  void check(const std::string& name, const HfTensor& tensor) const {
+    const SafetensorsEntry& entry = *weights_.find(name);
+    if (entry.shape != tensor.shape) {
+      throw refused(fmt::format("{} is [{}], its config.json says [{}]", name,
+                                fmt::join(entry.shape, ", "), fmt::join(tensor.shape, ", ")),
+                    "weights and config.json are of different models");
+    }
+    if (entry.dtype != "F32" && entry.dtype != "BF16" && entry.dtype != "F16") {
+      throw refused(fmt::format("{} is of type {}", name, entry.dtype),
+                    "F32, BF16 and F16 can be imported; quantized weights cannot");
+    }
+  }
+
+  /// Parts of one tensor are asked for one after the other: it is kept.
+  void load(std::size_t index) {
+    if (loaded_ == index) return;
+    const SafetensorsEntry& entry = *weights_.find(stored_names_[index]);
+    stored_.resize(entry.bytes());
+    whole_.resize(count_of(entry.shape));
+    loaded_.reset();
+    weights_.read(stored_names_[index], stored_).value();
+    widen(entry.dtype, stored_, whole_);
+    loaded_ = index;
+  }
+
+  std::string folder_;
+  HfWeights weights_;
+  std::vector<HfTensor> tensors_;
+  std::vector<std::string> stored_names_;  ///< In the files, in the order of tensors_.
+  std::map<std::string, std::pair<std::size_t, std::size_t>> places_;  ///< Tensor and part.
+  std::optional<std::size_t> loaded_;
+  std::vector<std::byte> stored_;
+  std::vector<float> whole_;
+};
+
+/// The tokenizer of a model folder, where it is one that fourfold reads.
+struct FolderTokenizer {
+  std::string text;  ///< Empty: none.
+  std::string note;  ///< For people.
+};
+
+FolderTokenizer find_tokenizer(const std::string& folder) {
+  const std::string path = join_path(folder, "tokenizer.json");
+  auto text = read_text_file(path, kMaxTokenizerBytes);
+  if (!text) return {"", fmt::format("no tokenizer: {}", text.error().what())};
+  const auto model = parse_tokenizer_json(text.value(), path);
+  if (!model) return {"", fmt::format("no tokenizer: {}", model.error().what())};
+  return {std::move(text).value(), "tokenizer " + path};
+}
+
+/// A run that goes on from the model: valid, with placeholders where only its user knows.
+RunSpec make_run(const NewRun& place, const ModelSpec& model, bool tokenizer,
+                 const std::vector<std::string>& overrides) {
+  constexpr std::int64_t kSteps = 1000, kGlobalBatch = 8;
+  RunSpec run;
+  run.dir = place.dir;
+  run.model = model;
+  run.train.steps = kSteps;
+  run.train.global_batch = kGlobalBatch;
+  run.train.micro_batch = 1;
+  run.train.seq_len = model.seq_len;
+  if (tokenizer) run.data.tokenizer = join_path(place.dir, "tokenizer.json");
+  // Training sequences are as long as the model's, also where that is made shorter here.
+  constexpr std::string_view kModelLength = "model.seq_len=";
+  std::vector<std::string> all = overrides;
+  for (const std::string& text : overrides) {
+    if (text.starts_with(kModelLength)) {
+      all.insert(all.begin(), "train.seq_len=" + text.substr(kModelLength.size()));
+    }
+  }
+  return parse_run(resolved_toml(run), place.run_file(), all).value();
+}
+
+CheckpointMeta meta_of(const RunSpec& run) {
+  CheckpointMeta meta;
+  meta.run_id = run.dir;
+  meta.model = model_name(run.model);
+  meta.model_hash = model_hash(run.model);
+  meta.zero = run.memory.zero;
+  meta.seed = run.seed;
+  meta.scalars = {{"updates", "0"}, {"tokens", "0"}};
+  meta.config_toml = resolved_toml(run);
+  return meta;
+}
+
+std::vector<OfflineTensor> state_of(const ModelSpec& model) {
+  std::vector<OfflineTensor> state;
+  for (const auto& p : parameter_layouts(model, GridShape(), HeadLayout::kReduceLogits)) {
+    for (const char* kind : {kKindWeight, kKindMaster, kKindExpAvg, kKindExpAvgSq}) {
+      const bool weight = std::string_view(kind) == kKindWeight;
+      const DType dtype = weight ? DType::kBF16 : DType::kF32;
+      state.push_back({{p.name, kind, dtype, TensorClass::kDense, p.layout.shape}, p.layout});
+    }
+  }
+  return state;
+}
+
+/// Gives weights (rounded), masters, and moments of zeros.
+TensorSource source_of(Importer& importer) {
+  return [&importer, values = std::vector<float>()](const ManifestTensor& tensor,
+                                                    std::vector<std::byte>& out) mutable {
+    const std::size_t count = count_of(tensor.shape);
+    out.resize(count * static_cast<std::size_t>(dtype_size(tensor.dtype)));
+    if (tensor.kind == kKindMaster) {
+      importer.read(tensor.name, values);
+      std::memcpy(out.data(), values.data(), out.size());
+    } else if (tensor.kind == kKindWeight) {
+      importer.read(tensor.name, values);
+      auto* rounded = reinterpret_cast<std::uint16_t*>(out.data());
+      std::transform(values.begin(), values.end(), rounded, float_to_bf16);
+    } else {
+      std::fill(out.begin(), out.end(), std::byte{0});
+    }
+  };
+}
+
+}  // namespace
+
+std::string import_hf(Fs& fs, const std::string& folder, const std::string& out,
+                      const std::vector<std::string>& overrides) {
+  const NewRun place = new_run(fs, out);
+  const std::string config_path = join_path(folder, "config.json");
+  const std::string config = read_text_file(config_path, kMaxConfigBytes).value();
+  const ModelSpec model = parse_hf_config(config, config_path).value();
+  const FolderTokenizer tokenizer = find_tokenizer(folder);
+  const RunSpec run = make_run(place, model, !tokenizer.text.empty(), overrides);
+  const HfFamily family = hf_family_of(run.model).value();
+  Importer importer(folder, run.model, family);
+
+  const std::string checkpoint = write_offline(fs, place.checkpoints(), meta_of(run),
+                                               state_of(run.model), source_of(importer));
+  if (!tokenizer.text.empty()) {
+    write_file_atomically(fs, join_path(place.dir, "tokenizer.json"), tokenizer.text);
+  }
+  write_file_atomically(fs, place.run_file(), resolved_toml(run));
+  return fmt::format(
+      "imported {} from {}\n{}\ncheckpoint {}\nrun file {}: give it data and a number of steps, "
+      "then `fourfold train {}`\n",
+      model_name(run.model), folder, tokenizer.note, checkpoint, place.run_file(),
+      place.run_file());
+}
+
+}  // namespace fourfold

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ckpt/hf_config.h"
+#include "spec/model_spec.h"
+
+namespace fourfold {
+
+/// A tensor of a Hugging Face folder and the parameters that it is made of. All parts have the same
+/// shape.
+struct HfTensor {
+  std::string name;  ///< As GPT2LMHeadModel and LlamaForCausalLM save it.
+  std::vector<std::int64_t> shape;
+  std::vector<std::string> parts;  ///< Ours: one, or q, k, v side by side.
+  std::vector<std::int64_t> part_shape;
+  /// GPT-2's Conv1D: stored [in, parts · out], ours are [out, in]; else parts lie one behind the
+  /// other.
+  bool transposed = false;
+};
+
+/// The tensors that the folder of a model holds, in the order in which transformers lists them. A
+/// tied head has none.
+std::vector<HfTensor> hf_tensors(const ModelSpec& model, HfFamily family);
+
+/// Copies part number `part`, dense and row-major, to or from its place in the whole tensor.
+void put_hf_part(const HfTensor& tensor, std::size_t part, std::span<const float> ours,
+                 std::span<float> whole);
+void take_hf_part(const HfTensor& tensor, std::size_t part, std::span<const float> whole,
+                  std::span<float> ours);
+
+/// The name without what model classes put before it: "h.0.ln_1.weight" of
+/// "transformer.h.0.ln_1.weight", "layers.0..." of "model.layers.0...".
+std::string bare_hf_name(const std::string& name, HfFamily family);
+
+/// Whether a tensor of this bare name holds nothing that is learned (masks, rotary frequencies), or
+/// a tied head over again: import passes it over.
+bool is_ignored_hf_tensor(const std::string& bare_name, const ModelSpec& model, HfFamily family);
+
+}  // namespace fourfold
