@@ -5,33 +5,16 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/crc32c.h"
 #include "base/fault_point.h"
 #include "base/units.h"
 #include "device/intra_op_threads.h"
 #include "spec/counts.h"
+#include "spec/model_identity.h"
 #include "spec/run_config.h"
 #include "train/peak_rate.h"
 
 namespace fourfold {
 namespace {
-
-/// Identity of the model: all that changes what its tensors mean. Rotary models may go on with
-/// longer sequences.
-std::string model_hash(const ModelSpec& m) {
-  const bool rotary = m.position == Position::kRotary;
-  const std::string text =
-      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", m.layers, m.hidden, m.heads,
-                  m.kv_heads, m.head_dim, m.ffn, rotary ? 0 : m.seq_len, m.vocab, m.tie_embeddings,
-                  m.bias, static_cast<int>(m.norm), m.norm_eps, static_cast<int>(m.activation),
-                  static_cast<int>(m.position), rotary ? m.rope_theta : 0);
-  return fmt::format("{:08x}", crc32c(text.data(), text.size()));
-}
-
-std::string model_name(const ModelSpec& m) {
-  return fmt::format("{}, {} parameters", m.preset.empty() ? m.family : m.preset,
-                     format_count(count_parameters(m).total()));
-}
 
 std::int64_t read_scalar(const CheckpointMeta& meta, const char* name, std::int64_t otherwise) {
   const auto found = meta.scalars.find(name);
