@@ -3,26 +3,12 @@
 #include <c10/core/InferenceMode.h>
 #include <fmt/core.h>
 
-#include "base/env.h"
 #include "comm/mpi_world.h"
 #include "comm/thread_world.h"
 #include "device/intra_op_threads.h"
 #include "spec/run_config.h"
 
 namespace fourfold {
-namespace {
-
-/// How many ranks the launcher put on this node: all of them where it does not say.
-int launched_on_node(int size) {
-  for (const char* name :
-       {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"}) {
-    if (const auto value = env_int(name)) return static_cast<int>(*value);
-  }
-  return size;
-}
-
-}  // namespace
-
 Launch find_launch(const CommSpec& comm) {
   const std::optional<MpiLaunch> launched = mpi_launch();
   if (comm.backend == "threads" || (comm.backend == "auto" && !launched)) return {};
@@ -34,7 +20,7 @@ Launch find_launch(const CommSpec& comm) {
                 "install an MPI (libopenmpi-dev) and build again, or use thread ranks");
   }
   const MpiLaunch here = launched.value_or(MpiLaunch{});
-  return {true, here.size, launched_on_node(here.size), here.rank == 0};
+  return {true, here.size, here.ranks_on_node, here.rank == 0};
 }
 
 Launch choose_launch(RunSpec& run, int requested) {
