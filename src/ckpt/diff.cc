@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "base/bfloat16.h"
+#include "base/dtype.h"
 #include "base/units.h"
 #include "ckpt/commands.h"
 #include "ckpt/tensor_reader.h"

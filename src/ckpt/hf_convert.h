@@ -26,12 +26,12 @@ struct HfExportOptions {
 std::string export_hf(const Fs& fs, const std::string& checkpoint, const std::string& out,
                       const HfExportOptions& options);
 
-/// Makes a run folder of a model folder: checkpoints/step-00000000 with weights and masters, zero
-/// moments and no updates, and the run file config.toml, which goes on training from it. Tensors
-/// may be F32, BF16 or F16; what is not learned (masks) is passed over. The checkpoint serves fp32
-/// and bf16 runs. `overrides` ("train.steps=100") are values of the run file; nothing of [model]
-/// may change what tensors there are. Errors: kUsage where `out` is a run already, or of an
-/// override; kData with the member or tensor that is missing, of another shape or not supported.
+/// Makes a run folder of a model folder: checkpoints/step-00000000 with masters, zero moments and
+/// no updates, and the run file config.toml, which goes on training from it. Tensors may be F32,
+/// BF16 or F16; what is not learned (masks) is passed over. The checkpoint serves fp32 and bf16
+/// runs. `overrides` ("train.steps=100") are values of the run file; nothing of [model] may change
+/// what tensors there are. Errors: kUsage where `out` is a run already, or of an override; kData
+/// with the member or tensor that is missing, of another shape or not supported.
 std::string import_hf(Fs& fs, const std::string& folder, const std::string& out,
                       const std::vector<std::string>& overrides);
 

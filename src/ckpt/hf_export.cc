@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "base/bfloat16.h"
+#include "base/dtype.h"
 #include "base/units.h"
 #include "ckpt/catalog.h"
 #include "ckpt/commands.h"

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string_view>
 
-#include "base/bfloat16.h"
+#include "base/dtype.h"
 #include "base/float16.h"
 #include "base/units.h"
 #include "ckpt/hf_convert.h"
@@ -17,7 +17,7 @@
 #include "formats/file_io.h"
 #include "formats/hf_weights.h"
 #include "formats/tokenizer_json.h"
-#include "policy/parameter_layouts.h"
+#include "policy/model_layers.h"
 #include "spec/counts.h"
 #include "spec/model_identity.h"
 #include "spec/run_config.h"
@@ -192,17 +192,15 @@ CheckpointMeta meta_of(const RunSpec& run) {
 
 std::vector<OfflineTensor> state_of(const ModelSpec& model) {
   std::vector<OfflineTensor> state;
-  for (const auto& p : parameter_layouts(model, GridShape(), HeadLayout::kReduceLogits)) {
-    for (const char* kind : {kKindWeight, kKindMaster, kKindExpAvg, kKindExpAvgSq}) {
-      const bool weight = std::string_view(kind) == kKindWeight;
-      const DType dtype = weight ? DType::kBF16 : DType::kF32;
-      state.push_back({{p.name, kind, dtype, TensorClass::kDense, p.layout.shape}, p.layout});
+  for (const auto& p : parameters_of(model_layers(model, GridShape(), HeadLayout::kReduceLogits))) {
+    for (const char* kind : {kKindMaster, kKindExpAvg, kKindExpAvgSq}) {
+      state.push_back({{p.name, kind, DType::kF32, TensorClass::kDense, p.layout.shape}, p.layout});
     }
   }
   return state;
 }
 
-/// Gives weights (rounded), masters, and moments of zeros.
+/// Gives masters, and moments of zeros.
 TensorSource source_of(Importer& importer) {
   return [&importer, values = std::vector<float>()](const ManifestTensor& tensor,
                                                     std::vector<std::byte>& out) mutable {
@@ -211,10 +209,6 @@ TensorSource source_of(Importer& importer) {
     if (tensor.kind == kKindMaster) {
       importer.read(tensor.name, values);
       std::memcpy(out.data(), values.data(), out.size());
-    } else if (tensor.kind == kKindWeight) {
-      importer.read(tensor.name, values);
-      auto* rounded = reinterpret_cast<std::uint16_t*>(out.data());
-      std::transform(values.begin(), values.end(), rounded, float_to_bf16);
     } else {
       std::fill(out.begin(), out.end(), std::byte{0});
     }

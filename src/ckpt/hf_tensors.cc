@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "policy/parameter_layouts.h"
+#include "policy/model_layers.h"
 
 namespace fourfold {
 namespace {
@@ -29,7 +29,7 @@ constexpr Gpt2Name kGpt2Layer[] = {
 class Gpt2Tensors {
  public:
   explicit Gpt2Tensors(const ModelSpec& model) {
-    for (auto& p : parameter_layouts(model, GridShape(), HeadLayout::kReduceLogits)) {
+    for (auto& p : parameters_of(model_layers(model, GridShape(), HeadLayout::kReduceLogits))) {
       shapes_[p.name] = p.layout.shape;
     }
     add("transformer.wte.weight", {"model.embed_tokens.weight"});
@@ -135,7 +135,7 @@ std::vector<HfTensor> hf_tensors(const ModelSpec& model, HfFamily family) {
   if (family == HfFamily::kGpt2) return Gpt2Tensors(model).take();
   // Our names are Llama's.
   std::vector<HfTensor> tensors;
-  for (const auto& p : parameter_layouts(model, GridShape(), HeadLayout::kReduceLogits)) {
+  for (const auto& p : parameters_of(model_layers(model, GridShape(), HeadLayout::kReduceLogits))) {
     tensors.push_back({p.name, p.layout.shape, {p.name}, p.layout.shape});
   }
   return tensors;

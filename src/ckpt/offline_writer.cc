@@ -11,7 +11,7 @@
 #include "base/crc32c.h"
 #include "ckpt/catalog.h"
 #include "ckpt/tensor_file.h"
-#include "policy/parameter_layouts.h"
+#include "policy/held_region.h"
 #include "policy/save_plan.h"
 
 namespace fourfold {

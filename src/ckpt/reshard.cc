@@ -10,7 +10,7 @@
 #include "ckpt/new_run.h"
 #include "ckpt/offline_writer.h"
 #include "ckpt/tensor_reader.h"
-#include "policy/parameter_layouts.h"
+#include "policy/model_layers.h"
 #include "spec/run_config.h"
 
 namespace fourfold {
@@ -29,7 +29,7 @@ RunSpec run_on(const GridShape& grid, const std::string& config, const std::stri
 
 std::vector<OfflineTensor> cut(const Manifest& manifest, const RunSpec& run) {
   std::map<std::string, TensorLayout> layouts;
-  for (auto& p : parameter_layouts(run.model, run.parallel.grid, run_head_layout(run))) {
+  for (auto& p : parameters_of(model_layers(run.model, run.parallel.grid, head_layout_of(run)))) {
     layouts[p.name] = std::move(p.layout);
   }
   std::vector<OfflineTensor> tensors;

@@ -15,4 +15,11 @@ HeadLayout choose_head_layout(const GridShape& grid, std::int64_t vocab, std::in
   return states < logits ? HeadLayout::kGatherHidden : HeadLayout::kReduceLogits;
 }
 
+HeadLayout head_layout_of(const RunSpec& run) {
+  const std::int64_t bytes = run.train.precision == Precision::kBf16 ? 2 : 4;
+  return choose_head_layout(run.parallel.grid, run.model.vocab, run.model.hidden,
+                            run.train.micro_batch * run.train.seq_len, run.model.tie_embeddings,
+                            bytes);
+}
+
 }  // namespace fourfold

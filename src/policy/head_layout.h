@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "layout/grid.h"
+#include "spec/run_spec.h"
 
 namespace fourfold {
 
@@ -20,5 +21,8 @@ enum class HeadLayout {
 /// to choose.
 HeadLayout choose_head_layout(const GridShape& grid, std::int64_t vocab, std::int64_t hidden,
                               std::int64_t rows, bool tied, std::int64_t element_bytes);
+
+/// The layout that a run chooses on its grid.
+HeadLayout head_layout_of(const RunSpec& run);
 
 }  // namespace fourfold

@@ -6,7 +6,6 @@
 #include "policy/model_layers.h"
 #include "spec/counts.h"
 #include "spec/run_config.h"
-#include "train/head_choice.h"
 
 namespace fourfold {
 namespace {

@@ -11,7 +11,8 @@
 #include "optim/adamw.h"
 #include "optim/schedule.h"
 #include "parallel/gradient_sync.h"
-#include "train/head_choice.h"
+#include "policy/head_layout.h"
+#include "policy/held_region.h"
 
 namespace fourfold {
 namespace {
@@ -203,18 +204,16 @@ double RankModel::evaluate(std::int64_t count, const SampleReader& samples) {
 std::vector<StateTensor> RankModel::state() {
   const Grid& grid = context_.shape();
   const Coords at = context_.coords();
-  const int copies = context_.zero ? 1 : context_.size(Axis::kData);
   std::vector<StateTensor> state;
   for (Parameter* p : model_.parameters()) {
     StateTensor t;
     t.name = p->spec.name;
     t.shape = p->spec.layout.shape;
-    t.region = p->updated;
-    t.replicas = p->spec.layout.replicas(grid) * copies;
-    t.replica = p->spec.layout.replica(grid, at) * copies + (context_.zero ? 0 : at.data);
-    // Shared key/value heads have replicas of their own; the others are told apart by their axes.
-    const bool shared = p->spec.layout.dims[0].parts != 0;
-    t.replica_set = shared ? -1 : p->spec.layout.split_axes().bits() + (context_.zero ? 16 : 0);
+    const HeldRegion held = held_region(p->spec.layout, grid, at, context_.zero);
+    t.region = held.region;
+    t.replica = held.replica;
+    t.replicas = held.replicas;
+    t.replica_set = held.replica_set;
     auto add = [&](const char* kind, const at::Tensor& tensor) {
       t.kind = kind;
       t.dtype = tensor_dtype(tensor);

@@ -6,7 +6,6 @@
 #include <charconv>
 
 #include "base/fault_point.h"
-#include "base/units.h"
 #include "device/intra_op_threads.h"
 #include "spec/counts.h"
 #include "spec/model_identity.h"

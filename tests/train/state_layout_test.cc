@@ -2,7 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "comm/thread_world.h"
-#include "policy/parameter_layouts.h"
+#include "policy/held_region.h"
+#include "policy/model_layers.h"
 #include "tests/train/test_models.h"
 #include "train/rank_model.h"
 
@@ -12,7 +13,7 @@ namespace {
 void compare(RunSpec run, const GridShape& shape, bool zero) {
   run.parallel.grid = shape;
   run.memory.zero = zero ? 1 : 0;
-  const auto layouts = parameter_layouts(run.model, shape, head_layout_of(run));
+  const auto layouts = parameters_of(model_layers(run.model, shape, head_layout_of(run)));
   run_thread_ranks(shape.size(), {}, [&](Communicator& world) {
     RankModel model(run, world);
     const Grid grid(shape, run.parallel.order);

@@ -175,7 +175,6 @@ TEST_F(HfConvertTest, Bf16IsExactBothWays) {
   std::uint16_t bits = 0;
   std::memcpy(&bits, data.at("lm_head.weight").data() + 2 * 7, sizeof(bits));
   EXPECT_EQ(head[7], bf16_to_float(bits));
-  EXPECT_EQ(stored("lm_head.weight@weight"), data.at("lm_head.weight"));
   expect_exported(data, "", {.dtype = DType::kBF16});
 }
 
@@ -209,16 +208,9 @@ TEST_F(HfConvertTest, LlamasFrequenciesAreNotLearned) {
   expect_exported(data, "", {});
 }
 
-TEST_F(HfConvertTest, MomentsAreZeroAndWeightsRounded) {
+TEST_F(HfConvertTest, MomentsAreZero) {
   write_folder(kGpt2, "F32");
   import_folder();
-  const Bytes weight = stored("model.norm.weight@weight");
-  const auto masters = master("model.norm.weight");
-  for (std::size_t i = 0; i < masters.size(); ++i) {
-    std::uint16_t bits = 0;
-    std::memcpy(&bits, weight.data() + 2 * i, sizeof(bits));
-    EXPECT_EQ(bits, float_to_bf16(masters[i]));
-  }
   for (const char* kind : {"exp_avg", "exp_avg_sq"}) {
     EXPECT_EQ(stored(std::string("model.norm.weight@") + kind), Bytes(48)) << kind;
   }
@@ -306,7 +298,7 @@ TEST_F(HfConvertTest, AnExportAppearsWholeOrNotAtAll) {
   EXPECT_THAT(error_of(ErrorKind::kUsage), HasSubstr("is there and not empty"));
   std::filesystem::remove_all(out + "/something");
   const std::string shard = run() + "/checkpoints/step-00000000/rank-00000.dense.safetensors";
-  // A byte of the first master (after its weight in bf16): noticed while the folder is written.
+  // A byte of the first master: noticed while the folder is written.
   std::fstream file(shard, std::ios::in | std::ios::out | std::ios::binary);
   file.seekg(0, std::ios::end);
   const auto size = static_cast<std::int64_t>(file.tellg());
@@ -315,7 +307,7 @@ TEST_F(HfConvertTest, AnExportAppearsWholeOrNotAtAll) {
   file.read(bytes.data(), size);
   std::int64_t header = 0;
   std::memcpy(&header, bytes.data(), sizeof(header));
-  const std::int64_t at = 8 + header + 53 * 12 * 2 + 5;
+  const std::int64_t at = 8 + header + 5;
   const auto flip = [&] {
     bytes[static_cast<std::size_t>(at)] ^= 1;
     file.seekp(at);

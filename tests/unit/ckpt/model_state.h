@@ -9,7 +9,8 @@
 
 #include "ckpt/store.h"
 #include "comm/thread_world.h"
-#include "policy/parameter_layouts.h"
+#include "policy/held_region.h"
+#include "policy/model_layers.h"
 #include "spec/run_config.h"
 #include "tests/crash/state_fixture.h"
 
@@ -51,7 +52,7 @@ class ModelState {
     const GridShape& shape = run.parallel.grid;
     const Grid grid(shape, run.parallel.order);
     const Coords at = grid.coords(WorldRank(rank));
-    for (const auto& p : parameter_layouts(run.model, shape, run_head_layout(run))) {
+    for (const auto& p : parameters_of(model_layers(run.model, shape, head_layout_of(run)))) {
       const HeldRegion held = held_region(p.layout, grid, at, run.memory.zero != 0);
       for (const char* kind : {kKindWeight, kKindMaster, kKindExpAvg, kKindExpAvgSq}) {
         const bool weight = kind == std::string(kKindWeight);

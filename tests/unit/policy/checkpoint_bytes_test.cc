@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "policy/parameter_layouts.h"
+#include "policy/model_layers.h"
 #include "spec/counts.h"
 #include "spec/presets.h"
 
@@ -17,11 +17,12 @@ TEST(CheckpointBytes, TwelveOrFourteenBytesAParameter) {
   EXPECT_EQ(bf16.total(), 14 * std::int64_t{124439808});
 }
 
-TEST(ParameterLayouts, AreAllParametersOfEachPreset) {
+TEST(ModelLayers, HaveAllParametersOfEachPreset) {
   for (const std::string& name : preset_names()) {
     const ModelSpec model = *find_preset(name);
     std::int64_t elements = 0;
-    for (const auto& p : parameter_layouts(model, GridShape(), HeadLayout::kReduceLogits)) {
+    for (const auto& p :
+         parameters_of(model_layers(model, GridShape(), HeadLayout::kReduceLogits))) {
       elements += p.layout.elements();
     }
     EXPECT_EQ(elements, count_parameters(model).total()) << name;
