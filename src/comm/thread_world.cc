@@ -1,5 +1,12 @@
 #include "comm/thread_world.h"
 
+#include <fmt/format.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
 #include <numeric>
 #include <thread>
 
@@ -10,24 +17,69 @@
 namespace fourfold {
 namespace {
 
-/// The first exception of a group of threads.
-class FirstException {
+/// What the starter of a group of threads knows of them.
+class ThreadGroup {
  public:
-  /// Whether it is the first.
+  explicit ThreadGroup(int size) : running_(static_cast<std::size_t>(size), true) {}
+
+  /// Whether the exception is the first.
   bool keep(std::exception_ptr exception) {
     const std::lock_guard lock(mutex_);
     if (first_) return false;
     first_ = std::move(exception);
+    changed_.notify_all();
     return true;
   }
-  void rethrow() const {
-    if (first_) std::rethrow_exception(first_);
+  void ended(int rank) {
+    const std::lock_guard lock(mutex_);
+    running_[static_cast<std::size_t>(rank)] = false;
+    changed_.notify_all();
   }
+  /// Waits for all to end; once one has failed, for so many seconds more. Returns those that still
+  /// run then.
+  std::vector<int> wait(double seconds_after_failure) {
+    std::unique_lock lock(mutex_);
+    auto none_runs = [&] { return still_running().empty(); };
+    changed_.wait(lock, [&] { return first_ || none_runs(); });
+    changed_.wait_for(lock, std::chrono::duration<double>(seconds_after_failure), none_runs);
+    return still_running();
+  }
+  std::exception_ptr first() const { return first_; }
 
  private:
+  std::vector<int> still_running() const {
+    std::vector<int> ranks;
+    for (std::size_t r = 0; r < running_.size(); ++r) {
+      if (running_[r]) ranks.push_back(static_cast<int>(r));
+    }
+    return ranks;
+  }
+
   std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<bool> running_;
   std::exception_ptr first_;
 };
+
+/// A thread cannot be ended from outside, so one that is stuck takes the process with it: says why
+/// and ends it with the exit code of the failure.
+[[noreturn]] void leave_stuck_ranks(const std::exception_ptr& failure,
+                                    const std::vector<int>& stuck) {
+  int code = static_cast<int>(ErrorKind::kInternal);
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error& error) {
+    code = error.exit_code();
+    fmt::print(stderr, "error: {}\n", error.what());
+    if (!error.hint().empty()) fmt::print(stderr, "hint: {}\n", error.hint());
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+  }
+  fmt::print(stderr, "error: rank {} does not end; the process ends without it\n",
+             fmt::join(stuck, ", "));
+  std::fflush(nullptr);
+  std::_Exit(code);
+}
 
 }  // namespace
 
@@ -53,7 +105,7 @@ void ThreadWorld::finish(int rank) noexcept { hub_->finish(rank); }
 void run_thread_ranks(int size, const CommOptions& options,
                       const std::function<void(Communicator&)>& rank_main) {
   ThreadWorld world(size, options);
-  FirstException failure;
+  ThreadGroup group(size);
   auto run = [&](int rank) {
     try {
       const auto communicator = world.communicator(rank);
@@ -62,19 +114,23 @@ void run_thread_ranks(int size, const CommOptions& options,
     } catch (...) {
       const std::exception_ptr exception = std::current_exception();
       // What comes later is most often an effect of the first failure.
-      if (failure.keep(exception)) world.abort(rank, reason_of(exception));
+      if (group.keep(exception)) world.abort(rank, reason_of(exception));
     }
+    group.ended(rank);
   };
   std::vector<std::thread> threads;
   try {
     for (int rank = 0; rank < size; ++rank) threads.emplace_back(run, rank);
   } catch (...) {  // No more threads from the system.
-    if (failure.keep(std::current_exception())) {
+    if (group.keep(std::current_exception())) {
       world.abort(-1, "the system starts no more threads");
     }
+    for (int rank = static_cast<int>(threads.size()); rank < size; ++rank) group.ended(rank);
   }
+  const std::vector<int> stuck = group.wait(options.timeout_seconds);
+  if (!stuck.empty()) leave_stuck_ranks(group.first(), stuck);
   for (std::thread& thread : threads) thread.join();
-  failure.rethrow();
+  if (group.first()) std::rethrow_exception(group.first());
 }
 
 }  // namespace fourfold

@@ -33,7 +33,8 @@ class ThreadWorld {
 
 /// Runs `rank_main` on `size` threads, each with its world communicator, and joins them. When one
 /// throws, the others get an Error that names it from what they wait for, and the first exception
-/// is thrown here when all have ended.
+/// is thrown here when all have ended. One that has not ended options.timeout_seconds after that is
+/// stuck: as a thread cannot be ended, the process then ends with the failure's exit code.
 void run_thread_ranks(int size, const CommOptions& options,
                       const std::function<void(Communicator&)>& rank_main);
 

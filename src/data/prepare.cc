@@ -139,6 +139,12 @@ void check_options(const PrepareDataOptions& options) {
   if (options.output.empty()) {
     throw Error(ErrorKind::kUsage, "no output prefix", "name one, such as data/text");
   }
+  if (options.output + ".json" == options.tokenizer) {
+    throw Error(
+        ErrorKind::kUsage,
+        "PREFIX.json of the output would take the place of the tokenizer " + options.tokenizer,
+        "name another output prefix");
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "spec/run_config.h"
 
 namespace fourfold {
+
 Launch find_launch(const CommSpec& comm) {
   const std::optional<MpiLaunch> launched = mpi_launch();
   if (comm.backend == "threads" || (comm.backend == "auto" && !launched)) return {};

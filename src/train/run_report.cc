@@ -30,7 +30,7 @@ Curves read_curves(const std::string& path) {
   std::vector<Line> lines = read_number_lines(path).value();
   for (Line& line : lines) {
     const double step = line["step"];
-    if (line.contains("val_loss")) {
+    if (!line.contains("loss") && !line.contains("lr")) {
       curves.validations[step] = std::move(line);
       continue;
     }
@@ -139,6 +139,12 @@ ReportSection configuration_section(const RunSpec& run) {
   return section;
 }
 
+/// A loss that was not finite stands in no line.
+std::string loss_text(const Line& line, const char* member) {
+  const auto found = line.find(member);
+  return found == line.end() ? "not finite" : fmt::format("{:.3f}", found->second);
+}
+
 void add_facts(Report& report, const RunSpec& run, const Curves& curves) {
   auto fact = [&](const char* name, std::string value) {
     report.facts.emplace_back(name, std::move(value));
@@ -149,11 +155,10 @@ void add_facts(Report& report, const RunSpec& run, const Curves& curves) {
     const auto& [step, line] = *curves.steps.rbegin();
     fact("steps", fmt::format("{:.0f} of {}", step, run.train.steps));
     fact("tokens", format_count(static_cast<std::int64_t>(line.at("tokens"))));
-    fact("training loss", fmt::format("{:.3f}", line.at("loss")));
+    fact("training loss", loss_text(line, "loss"));
   }
   if (!curves.validations.empty()) {
-    fact("validation loss",
-         fmt::format("{:.3f}", curves.validations.rbegin()->second.at("val_loss")));
+    fact("validation loss", loss_text(curves.validations.rbegin()->second, "val_loss"));
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "comm/communicator.h"
 
@@ -17,5 +18,15 @@ struct SuiteOptions {
 /// std::runtime_error that says what differs. Collective; returns a checksum of all results of this
 /// rank, which is the same on every backend.
 std::uint32_t run_collective_suite(Communicator& world, const SuiteOptions& options = {});
+
+// Parts of the suite in files of their own (lane_suite.cc).
+namespace suite {
+
+/// begin, begin + step, ... below end.
+std::vector<int> range(int begin, int end, int step = 1);
+void lanes_apart(Communicator& world);
+void many_groups(Communicator& world);
+
+}  // namespace suite
 
 }  // namespace fourfold
