@@ -18,9 +18,9 @@ namespace fourfold {
 namespace {
 
 /// What the starter of a group of threads knows of them.
-class ThreadGroup {
+class RankThreads {
  public:
-  explicit ThreadGroup(int size) : running_(static_cast<std::size_t>(size), true) {}
+  explicit RankThreads(int size) : running_(static_cast<std::size_t>(size), true) {}
 
   /// Whether the exception is the first.
   bool keep(std::exception_ptr exception) {
@@ -105,7 +105,7 @@ void ThreadWorld::finish(int rank) noexcept { hub_->finish(rank); }
 void run_thread_ranks(int size, const CommOptions& options,
                       const std::function<void(Communicator&)>& rank_main) {
   ThreadWorld world(size, options);
-  ThreadGroup group(size);
+  RankThreads started(size);
   auto run = [&](int rank) {
     try {
       const auto communicator = world.communicator(rank);
@@ -114,23 +114,23 @@ void run_thread_ranks(int size, const CommOptions& options,
     } catch (...) {
       const std::exception_ptr exception = std::current_exception();
       // What comes later is most often an effect of the first failure.
-      if (group.keep(exception)) world.abort(rank, reason_of(exception));
+      if (started.keep(exception)) world.abort(rank, reason_of(exception));
     }
-    group.ended(rank);
+    started.ended(rank);
   };
   std::vector<std::thread> threads;
   try {
     for (int rank = 0; rank < size; ++rank) threads.emplace_back(run, rank);
   } catch (...) {  // No more threads from the system.
-    if (group.keep(std::current_exception())) {
+    if (started.keep(std::current_exception())) {
       world.abort(-1, "the system starts no more threads");
     }
-    for (int rank = static_cast<int>(threads.size()); rank < size; ++rank) group.ended(rank);
+    for (int rank = static_cast<int>(threads.size()); rank < size; ++rank) started.ended(rank);
   }
-  const std::vector<int> stuck = group.wait(options.timeout_seconds);
-  if (!stuck.empty()) leave_stuck_ranks(group.first(), stuck);
+  const std::vector<int> stuck = started.wait(options.timeout_seconds);
+  if (!stuck.empty()) leave_stuck_ranks(started.first(), stuck);
   for (std::thread& thread : threads) thread.join();
-  if (group.first()) std::rethrow_exception(group.first());
+  if (started.first()) std::rethrow_exception(started.first());
 }
 
 }  // namespace fourfold
