@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -95,21 +94,17 @@ class Exporter {
 
   std::vector<std::byte> data(std::size_t index, DType dtype) {
     const HfTensor& tensor = tensors_[index];
-    std::vector<float> whole(count_of(tensor.shape));
+    std::vector<std::byte> whole(count_of(tensor.shape) * sizeof(float));
     for (std::size_t i = 0; i < tensor.parts.size(); ++i) {
       reader_.read(*reader_.find(tensor.parts[i] + "@" + kKindMaster), stored_);
-      part_.resize(count_of(tensor.part_shape));
-      std::memcpy(part_.data(), stored_.data(), stored_.size());
-      put_hf_part(tensor, i, part_, whole);
+      put_hf_part(tensor, i, floats_of(stored_), floats_of(whole));
     }
-    std::vector<std::byte> out(whole.size() * static_cast<std::size_t>(dtype_size(dtype)));
-    if (dtype == DType::kF32) {
-      std::memcpy(out.data(), whole.data(), out.size());
-    } else {
-      auto* rounded = reinterpret_cast<std::uint16_t*>(out.data());
-      std::transform(whole.begin(), whole.end(), rounded, float_to_bf16);
-    }
-    return out;
+    if (dtype == DType::kF32) return whole;
+    const auto values = floats_of(whole);
+    std::vector<std::byte> rounded(values.size() * sizeof(std::uint16_t));
+    std::transform(values.begin(), values.end(), reinterpret_cast<std::uint16_t*>(rounded.data()),
+                   float_to_bf16);
+    return rounded;
   }
 
  private:
@@ -130,7 +125,6 @@ class Exporter {
   std::vector<HfTensor> tensors_;
   TensorReader reader_;
   std::vector<std::byte> stored_;
-  std::vector<float> part_;
 };
 
 /// The tokenizer that a run names, if it can be had.

@@ -2,9 +2,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "base/dtype.h"
@@ -32,13 +32,8 @@ std::size_t count_of(const std::vector<std::int64_t>& shape) {
   return static_cast<std::size_t>(Region::whole(shape).elements());
 }
 
-/// Elements of a stored tensor as f32, exactly.
-void widen(const std::string& dtype, const std::vector<std::byte>& stored,
-           std::vector<float>& out) {
-  if (dtype == dtype_name(DType::kF32)) {
-    std::memcpy(out.data(), stored.data(), stored.size());
-    return;
-  }
+/// Elements of a tensor that is stored in 16 bits as f32, exactly.
+void widen(const std::string& dtype, const std::vector<std::byte>& stored, std::span<float> out) {
   const auto convert = dtype == "F16" ? half_to_float : bf16_to_float;
   const auto* bits = reinterpret_cast<const std::uint16_t*>(stored.data());
   std::transform(bits, bits + out.size(), out.begin(), convert);
@@ -66,12 +61,11 @@ class Importer {
     if (stored.size() != tensors_.size()) throw unknown(stored, family);
   }
 
-  /// A parameter in f32.
-  void read(const std::string& name, std::vector<float>& out) {
+  /// A parameter in f32, whose size `out` has.
+  void read(const std::string& name, std::span<float> out) {
     const auto [index, part] = places_.at(name);
     load(index);
-    out.resize(count_of(tensors_[index].part_shape));
-    take_hf_part(tensors_[index], part, whole_, out);
+    take_hf_part(tensors_[index], part, floats_of(whole_), out);
   }
 
  private:
@@ -122,11 +116,16 @@ class Importer {
   void load(std::size_t index) {
     if (loaded_ == index) return;
     const SafetensorsEntry& entry = *weights_.find(stored_names_[index]);
-    stored_.resize(entry.bytes());
-    whole_.resize(count_of(entry.shape));
+    const std::string& name = stored_names_[index];
     loaded_.reset();
-    weights_.read(stored_names_[index], stored_).value();
-    widen(entry.dtype, stored_, whole_);
+    whole_.resize(count_of(entry.shape) * sizeof(float));
+    if (entry.dtype == dtype_name(DType::kF32)) {
+      weights_.read(name, whole_).value();
+    } else {
+      stored_.resize(entry.bytes());
+      weights_.read(name, stored_).value();
+      widen(entry.dtype, stored_, floats_of(whole_));
+    }
     loaded_ = index;
   }
 
@@ -136,8 +135,8 @@ class Importer {
   std::vector<std::string> stored_names_;  ///< In the files, in the order of tensors_.
   std::map<std::string, std::pair<std::size_t, std::size_t>> places_;  ///< Tensor and part.
   std::optional<std::size_t> loaded_;
-  std::vector<std::byte> stored_;
-  std::vector<float> whole_;
+  std::vector<std::byte> stored_;  ///< As it is in the file, where that is not f32.
+  std::vector<std::byte> whole_;   ///< In f32.
 };
 
 /// The tokenizer of a model folder, where it is one that fourfold reads.
@@ -202,13 +201,10 @@ std::vector<OfflineTensor> state_of(const ModelSpec& model) {
 
 /// Gives masters, and moments of zeros.
 TensorSource source_of(Importer& importer) {
-  return [&importer, values = std::vector<float>()](const ManifestTensor& tensor,
-                                                    std::vector<std::byte>& out) mutable {
-    const std::size_t count = count_of(tensor.shape);
-    out.resize(count * static_cast<std::size_t>(dtype_size(tensor.dtype)));
+  return [&importer](const ManifestTensor& tensor, std::vector<std::byte>& out) {
+    out.resize(count_of(tensor.shape) * sizeof(float));
     if (tensor.kind == kKindMaster) {
-      importer.read(tensor.name, values);
-      std::memcpy(out.data(), values.data(), out.size());
+      importer.read(tensor.name, floats_of(out));
     } else {
       std::fill(out.begin(), out.end(), std::byte{0});
     }

@@ -141,6 +141,10 @@ std::vector<HfTensor> hf_tensors(const ModelSpec& model, HfFamily family) {
   return tensors;
 }
 
+std::span<float> floats_of(std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
+}
+
 void put_hf_part(const HfTensor& tensor, std::size_t part, std::span<const float> ours,
                  std::span<float> whole) {
   check_sizes(tensor, part, whole.size(), ours.size());

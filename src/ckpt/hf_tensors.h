@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -26,6 +27,9 @@ struct HfTensor {
 /// The tensors that the folder of a model holds, in the order in which transformers lists them. A
 /// tied head has none.
 std::vector<HfTensor> hf_tensors(const ModelSpec& model, HfFamily family);
+
+/// The f32 elements that a buffer of bytes holds.
+std::span<float> floats_of(std::vector<std::byte>& bytes);
 
 /// Copies part number `part`, dense and row-major, to or from its place in the whole tensor.
 void put_hf_part(const HfTensor& tensor, std::size_t part, std::span<const float> ours,

@@ -166,6 +166,7 @@ def main():
     transformers = need("transformers")
     need("torch")
     print(f"transformers {transformers.__version__}")
+    transformers.utils.logging.disable_progress_bar()
     tokens = [(i * i * 31 + 7 * i + 3) % VOCAB for i in range(LENGTH)]
     with tempfile.TemporaryDirectory() as folder:
         programs = Programs(program, tool, pathlib.Path(folder))
