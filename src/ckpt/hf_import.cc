@@ -155,8 +155,8 @@ FolderTokenizer find_tokenizer(const std::string& folder) {
 }
 
 /// A run that goes on from the model: valid, with placeholders where only its user knows.
-RunSpec make_run(const NewRun& place, const ModelSpec& model, bool tokenizer,
-                 const std::vector<std::string>& overrides) {
+RunSpec make_run(const NewRun& place, const ModelSpec& model, const std::string& config_path,
+                 bool tokenizer, const std::vector<std::string>& overrides) {
   constexpr std::int64_t kSteps = 1000, kGlobalBatch = 8;
   RunSpec run;
   run.dir = place.dir;
@@ -174,7 +174,7 @@ RunSpec make_run(const NewRun& place, const ModelSpec& model, bool tokenizer,
       all.insert(all.begin(), "train.seq_len=" + text.substr(kModelLength.size()));
     }
   }
-  return parse_run(resolved_toml(run), place.run_file(), all).value();
+  return parse_run(resolved_toml(run), config_path + " as a run file", all).value();
 }
 
 CheckpointMeta meta_of(const RunSpec& run) {
@@ -220,7 +220,7 @@ std::string import_hf(Fs& fs, const std::string& folder, const std::string& out,
   const std::string config = read_text_file(config_path, kMaxConfigBytes).value();
   const ModelSpec model = parse_hf_config(config, config_path).value();
   const FolderTokenizer tokenizer = find_tokenizer(folder);
-  const RunSpec run = make_run(place, model, !tokenizer.text.empty(), overrides);
+  const RunSpec run = make_run(place, model, config_path, !tokenizer.text.empty(), overrides);
   const HfFamily family = hf_family_of(run.model).value();
   Importer importer(folder, run.model, family);
 

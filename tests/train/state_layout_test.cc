@@ -27,6 +27,7 @@ void compare(RunSpec run, const GridShape& shape, bool zero) {
       const HeldRegion held = held_region(layouts[i].layout, grid, at, zero);
       EXPECT_EQ(layouts[i].name, masters[i].name);
       EXPECT_EQ(layouts[i].layout.shape, masters[i].shape) << layouts[i].name;
+      EXPECT_EQ(held.region, model.model().parameters()[i]->updated) << layouts[i].name;
       EXPECT_EQ(held.region, masters[i].region) << layouts[i].name;
       EXPECT_EQ(held.replica, masters[i].replica) << layouts[i].name;
       EXPECT_EQ(held.replicas, masters[i].replicas) << layouts[i].name;
