@@ -17,8 +17,9 @@ BUILD = pathlib.Path(PROGRAM).parents[1]
 QUICKSTART_STEPS = 10
 # Commands that are run in another form, or are running: ./test.sh runs this.
 REPLACED = {
-    "./quickstart.sh": f"run=$PWD/runs/quickstart; cd {ROOT} && "
-                       f"./quickstart.sh --steps {QUICKSTART_STEPS} --run-dir $run",
+    # In the checkout, since it builds; its run and data are then as if they were here.
+    "./quickstart.sh": f"here=$PWD; cd {ROOT} && ./quickstart.sh --steps {QUICKSTART_STEPS} "
+                       f"--run-dir $here/runs/quickstart && ln -s {ROOT}/data $here/data",
     "./test.sh": ":",
     "fourfold train my.toml": "fourfold train my.toml --set log.report=false",
 }
