@@ -289,7 +289,7 @@ TEST(Incident, ReportNamesTheRankTheCauseAndWhatRan) {
 /// Runs the operation on three ranks, of which rank 1 fails in its n-th allocation. Whether it had
 /// that many.
 bool fails_at_allocation(int n, const std::function<void(Communicator&)>& operation) {
-  bool failed = false;
+  std::atomic<bool> failed{false};
   std::atomic<int> errors{0};
   try {
     run_thread_ranks(3, {}, [&](Communicator& world) {
@@ -299,7 +299,7 @@ bool fails_at_allocation(int n, const std::function<void(Communicator&)>& operat
         operation(world);
         allocations_left = -1;
       } catch (...) {
-        failed |= world.rank() == 1 && allocations_left < 0;
+        if (world.rank() == 1 && allocations_left < 0) failed = true;
         allocations_left = -1;
         ++errors;
         throw;
