@@ -66,7 +66,8 @@ sanitized() {
 
 short_sanitizers() {
   sanitized asan unit "$core" build_unit_core
-  sanitized tsan unit,threads "$threads" unit_comm build_threads
+  sanitized tsan unit,threads "$threads" unit_comm threads_collectives threads_failures \
+    threads_messages threads_ckpt_store
 }
 
 tools/setup.sh

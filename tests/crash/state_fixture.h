@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/crc32c.h"
-#include "base/philox.h"
 #include "ckpt/state.h"
 #include "layout/tensor_layout.h"
 
@@ -40,13 +39,19 @@ inline std::vector<TestParameter> test_parameters(const GridShape& grid) {
   };
 }
 
-/// The element of a tensor at a flat global index: any bits, the same on every grid.
-inline std::uint64_t test_bits(const std::string& key, std::int64_t index, int version) {
-  const auto bits =
-      philox4x32({static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
-                  static_cast<std::uint32_t>(version), crc32c(key.data(), key.size())},
-                 {1, 2});
-  return (static_cast<std::uint64_t>(bits[0]) << 32) | bits[1];
+/// What test_bits tells tensors apart by.
+inline std::uint64_t test_stream(const std::string& key, int version) {
+  return static_cast<std::uint64_t>(crc32c(key.data(), key.size())) << 32 |
+         static_cast<std::uint32_t>(version);
+}
+
+/// The element of a tensor at a flat global index: any bits, the same on every grid (SplitMix64,
+/// cheap enough for sanitizers).
+inline std::uint64_t test_bits(std::uint64_t stream, std::int64_t index) {
+  std::uint64_t z = stream + static_cast<std::uint64_t>(index + 1) * 0x9E3779B97F4A7C15u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
 }
 
 /// The state of one rank of a grid: bf16 weights, fp32 masters and moments, a counter.
@@ -86,8 +91,7 @@ class TestState {
   std::vector<StateTensor>& tensors() { return tensors_; }
 
   void fill(int version) {
-    each_element([&](const StateTensor& t, std::int64_t index, char* at) {
-      const std::uint64_t bits = test_bits(t.key(), index, version);
+    each_element(version, [&](const StateTensor& t, std::int64_t, std::uint64_t bits, char* at) {
       std::memcpy(at, &bits, static_cast<std::size_t>(dtype_size(t.dtype)));
     });
   }
@@ -97,8 +101,8 @@ class TestState {
   /// The first element that is not that version's, for a message; empty if none.
   std::string difference(int version) {
     std::string found;
-    each_element([&](const StateTensor& t, std::int64_t index, char* at) {
-      const std::uint64_t bits = test_bits(t.key(), index, version);
+    each_element(version, [&](const StateTensor& t, std::int64_t index, std::uint64_t bits,
+                              char* at) {
       if (found.empty() && std::memcmp(at, &bits, static_cast<std::size_t>(dtype_size(t.dtype)))) {
         found = t.key() + " at " + std::to_string(index);
       }
@@ -114,9 +118,11 @@ class TestState {
     tensors_.push_back(std::move(t));
   }
 
+  /// Calls visit(tensor, flat global index, what that version has there, where it lies).
   template <class Visit>
-  void each_element(Visit visit) {
+  void each_element(int version, Visit visit) {
     for (const StateTensor& t : tensors_) {
+      const std::uint64_t stream = test_stream(t.key(), version);
       const auto local = t.region.shape();
       for (std::int64_t i = 0, n = t.region.elements(); i < n; ++i) {
         std::int64_t rest = i, index = 0, stride = 1;
@@ -125,7 +131,8 @@ class TestState {
           rest /= local[d - 1];
           stride *= t.shape[d - 1];
         }
-        visit(t, index, static_cast<char*>(t.data) + i * dtype_size(t.dtype));
+        visit(t, index, test_bits(stream, index),
+              static_cast<char*>(t.data) + i * dtype_size(t.dtype));
       }
     }
   }
