@@ -19,6 +19,13 @@ pkg_check_modules(LIBURING IMPORTED_TARGET liburing)
 # Files that lose a choice: the twin of each (mpi.cc / no_mpi.cc, ...) is built instead.
 set(FOURFOLD_EXCLUDED_SOURCES "")
 set(FOURFOLD_MPI_TARGET "")
+set(FOURFOLD_URING_TARGET "")
+if(LIBURING_FOUND)
+  set(FOURFOLD_URING_TARGET PkgConfig::LIBURING)
+  list(APPEND FOURFOLD_EXCLUDED_SOURCES ckpt/no_direct_writer.cc)
+else()
+  list(APPEND FOURFOLD_EXCLUDED_SOURCES ckpt/uring_direct_writer.cc)
+endif()
 
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}" "$ORIGIN")
 if(FOURFOLD_RUNTIME)

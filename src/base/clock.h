@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <ctime>
 
 namespace fourfold {
 
@@ -19,5 +20,12 @@ class SteadyClock final : public Clock {
         .count();
   }
 };
+
+/// CPU time that the calling thread has used.
+inline double thread_cpu_seconds() {
+  timespec used{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
+}
 
 }  // namespace fourfold

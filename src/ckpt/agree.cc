@@ -6,10 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <condition_variable>
 #include <cstring>
-#include <mutex>
-#include <thread>
+
+#include "base/background_job.h"
 
 namespace fourfold {
 namespace {
@@ -31,48 +30,6 @@ ErrorText pack(const Error& error, int rank) {
   return text;
 }
 
-/// Work in a thread of its own; the destructor waits for its end.
-class Worker {
- public:
-  explicit Worker(const std::function<void()>& work) : thread_([this, &work] { run(work); }) {}
-  Worker(const Worker&) = delete;
-  Worker& operator=(const Worker&) = delete;
-  ~Worker() {
-    if (thread_.joinable()) thread_.join();
-  }
-
-  /// Whether the work has ended, after waiting for it at most that long.
-  bool ended_within(std::chrono::milliseconds time) {
-    std::unique_lock lock(mutex_);
-    return ended_now_.wait_for(lock, time, [&] { return ended_; });
-  }
-
-  std::optional<Error> result() {
-    thread_.join();
-    return error_;
-  }
-
- private:
-  void run(const std::function<void()>& work) {
-    try {
-      work();
-    } catch (const Error& error) {
-      error_ = error;
-    } catch (const std::exception& error) {
-      error_ = Error(ErrorKind::kInternal, error.what());
-    }
-    const std::lock_guard lock(mutex_);
-    ended_ = true;
-    ended_now_.notify_all();
-  }
-
-  std::mutex mutex_;
-  std::condition_variable ended_now_;
-  bool ended_ = false;
-  std::optional<Error> error_;
-  std::thread thread_;  // Last: it uses the members above.
-};
-
 }  // namespace
 
 std::optional<Error> agree(Communicator& world, const std::optional<Error>& mine) {
@@ -91,15 +48,15 @@ std::optional<Error> agree(Communicator& world, const std::optional<Error>& mine
 
 std::optional<Error> run_together(Communicator& world, const std::function<void()>& work) {
   constexpr std::chrono::milliseconds kShortest{1}, kLongest{500};
-  Worker worker(work);
+  BackgroundJob job(work);
   std::chrono::milliseconds patience = kShortest;
   std::int32_t all_ended = 0;
   while (all_ended == 0) {
-    all_ended = worker.ended_within(patience) ? 1 : 0;
+    all_ended = job.ended_within(patience) ? 1 : 0;
     world.all_reduce({&all_ended, 1, DType::kI32}, ReduceOp::kMin).wait_host();
     patience = std::min(patience * 2, kLongest);
   }
-  return agree(world, worker.result());
+  return agree(world, job.error());
 }
 
 std::optional<Error> run_on_first(Communicator& world, const std::function<void()>& work) {

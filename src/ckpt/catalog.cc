@@ -134,13 +134,16 @@ std::vector<std::string> abandon_newer(Fs& fs, const std::string& dir, const Che
   return names;
 }
 
-void retain_latest(Fs& fs, const std::string& dir, int keep_latest) {
+void remove_older(Fs& fs, const std::string& dir, const Retention& retention) {
   const Catalog catalog = read_catalog(fs, dir);
-  std::set<Step> kept;
+  std::set<Step> seen;
   for (auto it = catalog.complete.rbegin(); it != catalog.complete.rend(); ++it) {
-    const bool wanted =
-        static_cast<int>(kept.size()) < std::max(keep_latest, 1) && kept.insert(it->step).second;
-    if (!wanted && *it != catalog.current) remove_checkpoint(fs, dir, it->folder());
+    // Of two of one step the newer one counts.
+    const bool newest_of_step = seen.insert(it->step).second;
+    const bool kept = newest_of_step &&
+                      (static_cast<int>(seen.size()) <= std::max(retention.keep_latest, 1) ||
+                       (retention.keep_every > 0 && it->step.value % retention.keep_every == 0));
+    if (!kept && *it != catalog.current) remove_checkpoint(fs, dir, it->folder());
   }
   for (const std::string& folder : catalog.abandoned) {
     const auto id = abandoned_id(folder);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "ckpt/fs.h"
 #include "ckpt/manifest.h"
+#include "ckpt/retention.h"
 
 namespace fourfold {
 
@@ -59,8 +60,8 @@ void collect_garbage(Fs& fs, const std::string& dir);
 /// Returns their names.
 std::vector<std::string> abandon_newer(Fs& fs, const std::string& dir, const CheckpointId& id);
 
-/// Removes all but the newest incarnations of the newest `keep_latest` steps and what CURRENT
-/// names, and abandoned folders that the run has caught up with.
-void retain_latest(Fs& fs, const std::string& dir, int keep_latest);
+/// Removes all but the newest incarnations of the steps to be kept and what CURRENT names, and
+/// abandoned folders that the run has caught up with.
+void remove_older(Fs& fs, const std::string& dir, const Retention& retention);
 
 }  // namespace fourfold

@@ -10,12 +10,15 @@
 
 namespace fourfold {
 
+/// What direct writes to a disk ask of memory, place and length, in bytes.
+inline constexpr std::size_t kDirectAlignment = 4096;
+
 /// A file being written, from its start to its end. Nothing is promised to be on the disk before
 /// sync(). The destructor closes the file and drops what goes wrong there.
 class WritableFile {
  public:
   virtual ~WritableFile() = default;
-  /// Adds `size` bytes at the end.
+  /// Adds `size` bytes at the end. Large ones are fastest from memory aligned to kDirectAlignment.
   virtual void append(const void* data, std::size_t size) = 0;
   /// fsync: returns when the bytes survive a loss of power.
   virtual void sync() = 0;

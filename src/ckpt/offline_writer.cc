@@ -23,19 +23,11 @@ constexpr int kMaxFiles = 256;
 constexpr std::int64_t kSpareBytes = 64 << 10;
 constexpr std::int64_t kManifestLineBytes = 256;
 
-std::size_t bytes_of(const RegionSource& source) {
-  return static_cast<std::size_t>(source.region.elements() * dtype_size(source.dtype));
-}
-
 /// The file of one rank: what goes into it, and how far it is written.
 class RankFile {
  public:
   RankFile(const CheckpointMeta& meta, int rank, std::span<const OfflineTensor> tensors)
-      : name_(dense_file_name(rank)),
-        metadata_{{"format", "fourfold"},
-                  {"version", std::to_string(kCheckpointVersion)},
-                  {"step", std::to_string(meta.step.value)},
-                  {"rank", std::to_string(rank)}} {
+      : name_(dense_file_name(rank)), metadata_(tensor_file_metadata(meta.step, rank)) {
     const Grid grid(meta.grid, meta.order);
     const Coords at = grid.coords(WorldRank(rank));
     std::vector<SaveItem> items;
@@ -99,7 +91,7 @@ class RankFile {
   std::span<const std::byte> part_of(const Region& whole, const std::vector<std::byte>& data) {
     const RegionSource& piece = pieces_[next_];
     if (piece.region == whole) return data;
-    buffer_.resize(bytes_of(piece));
+    buffer_.resize(region_bytes(piece));
     copy_region(piece.region, whole, data.data(), piece.region, buffer_.data(),
                 dtype_size(piece.dtype));
     return buffer_;

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
 #include <utility>
 
 #include "base/file_handle.h"
+#include "ckpt/direct_writer.h"
 #include "ckpt/fs.h"
 
 namespace fourfold {
@@ -28,23 +30,9 @@ class PosixWritableFile final : public WritableFile {
   PosixWritableFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
 
   void append(const void* data, std::size_t size) override {
-    const char* from = static_cast<const char*>(data);
-    while (size > 0) {
-      const ssize_t n = ::pwrite(fd_.get(), from, std::min(size, kMaxTransfer), offset_);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) {
-        const int reason = n == 0 ? ENOSPC : errno;
-        throw fs_error(reason, "write", path_, static_cast<std::int64_t>(size),
-                       free_or_unknown(parent_path(path_)));
-      }
-#ifdef __linux__
-      // The disk begins at once, not when sync() asks for it; whether it did is sync()'s business.
-      ::sync_file_range(fd_.get(), offset_, n, SYNC_FILE_RANGE_WRITE);
-#endif
-      from += n;
-      size -= static_cast<std::size_t>(n);
-      offset_ += n;
-    }
+    const auto* from = static_cast<const char*>(data);
+    const std::size_t direct = append_directly(from, size);
+    append_plainly(from + direct, size - direct);
   }
 
   void sync() override {
@@ -60,9 +48,53 @@ class PosixWritableFile final : public WritableFile {
   }
 
  private:
+  /// Below this, the page cache is as good.
+  static constexpr std::size_t kSmallestDirect = 1 << 20;
+
+  /// Writes what may go past the page cache; returns how much that was.
+  std::size_t append_directly(const char* data, std::size_t size) {
+    const auto address = reinterpret_cast<std::uintptr_t>(data);
+    const auto place = static_cast<std::uintptr_t>(offset_);
+    if (size < kSmallestDirect || (address | place) % kDirectAlignment != 0) return 0;
+    if (!tried_direct_) direct_ = DirectWriter::make(fd_.get());
+    tried_direct_ = true;
+    if (!direct_) return 0;
+    size -= size % kDirectAlignment;
+    const int failed = direct_->write(reinterpret_cast<const std::byte*>(data), size, offset_);
+    if (failed == EINVAL || failed == EOPNOTSUPP) {
+      direct_.reset();
+      return 0;
+    }
+    if (failed != 0) throw write_error(failed, size);
+    offset_ += static_cast<off_t>(size);
+    return size;
+  }
+
+  void append_plainly(const char* from, std::size_t size) {
+    while (size > 0) {
+      const ssize_t n = ::pwrite(fd_.get(), from, std::min(size, kMaxTransfer), offset_);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) throw write_error(n == 0 ? ENOSPC : errno, size);
+#ifdef __linux__
+      // The disk begins at once, not when sync() asks for it; whether it did is sync()'s business.
+      ::sync_file_range(fd_.get(), offset_, n, SYNC_FILE_RANGE_WRITE);
+#endif
+      from += n;
+      size -= static_cast<std::size_t>(n);
+      offset_ += n;
+    }
+  }
+
+  Error write_error(int reason, std::size_t size) const {
+    return fs_error(reason, "write", path_, static_cast<std::int64_t>(size),
+                    free_or_unknown(parent_path(path_)));
+  }
+
   FileHandle fd_;
   std::string path_;
   off_t offset_ = 0;
+  bool tried_direct_ = false;
+  std::unique_ptr<DirectWriter> direct_;
 };
 
 class PosixReadableFile final : public ReadableFile {

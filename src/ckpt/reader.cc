@@ -2,11 +2,13 @@
 
 #include <fmt/core.h>
 
+#include <set>
 #include <unordered_map>
 
 #include "base/check.h"
 #include "ckpt/coverage.h"
 #include "ckpt/tensor_file.h"
+#include "policy/load_plan.h"
 
 namespace fourfold {
 namespace {
@@ -68,6 +70,48 @@ std::optional<Error> compare_tensors(const Manifest& manifest,
   return std::nullopt;
 }
 
+namespace {
+
+/// Hands each wanted region of a file to its tensor.
+void read_file(const Fs& fs, const std::string& folder, const FileRecord& record,
+               WantedByKey& wanted) {
+  const TensorFile file(fs, folder, record);
+  for (const StoredRegion& region : file.regions()) {
+    const auto found = wanted.find(region.key);
+    if (found != wanted.end()) read_region(file, region, found->second);
+  }
+}
+
+/// What is wrong with what was read so far; none where all is there.
+std::optional<std::string> first_problem(const WantedByKey& wanted) {
+  for (const auto& [key, want] : wanted) {
+    if (const auto problem = want.coverage.problem(want.tensor->region)) {
+      return fmt::format("{}: {}", key, *problem);
+    }
+  }
+  return std::nullopt;
+}
+
+/// The files that the grid which wrote the checkpoint says are needed; none where a tensor's layout
+/// is not known.
+std::set<std::string> expected_files(const Manifest& manifest, const WantedByKey& wanted) {
+  std::vector<LoadItem> items;
+  for (const auto& [key, want] : wanted) {
+    if (!want.tensor->layout) return {};
+    items.push_back({want.tensor->layout, want.tensor->region});
+  }
+  const Grid writer(manifest.meta.grid, manifest.meta.order);
+  // Every rank wrote a file; a grid that says otherwise is not to be trusted with a loop.
+  if (static_cast<std::size_t>(writer.size()) > manifest.files.size()) return {};
+  std::set<std::string> names;
+  for (const int rank : plan_load(items, writer, manifest.meta.zero != 0)) {
+    names.insert(dense_file_name(rank));
+  }
+  return names;
+}
+
+}  // namespace
+
 void read_tensors(const Fs& fs, const std::string& folder, const Manifest& manifest,
                   std::span<StateTensor> tensors) {
   const auto stored = by_key(manifest);
@@ -78,19 +122,20 @@ void read_tensors(const Fs& fs, const std::string& folder, const Manifest& manif
     const bool first = wanted.try_emplace(t.key(), Wanted{&t, {}}).second;
     FF_CHECK(first && t.data && t.region.dims.size() == t.shape.size(), "{}", t.key());
   }
+  if (wanted.empty()) return;
+  const std::set<std::string> expected = expected_files(manifest, wanted);
   for (const FileRecord& record : manifest.files) {
-    if (record.name == kConfigName) continue;
-    const TensorFile file(fs, folder, record);
-    for (const StoredRegion& region : file.regions()) {
-      const auto found = wanted.find(region.key);
-      if (found != wanted.end()) read_region(file, region, found->second);
-    }
+    if (expected.contains(record.name)) read_file(fs, folder, record, wanted);
   }
-  for (const auto& [key, want] : wanted) {
-    if (const auto problem = want.coverage.problem(want.tensor->region)) {
-      throw Error(ErrorKind::kData, fmt::format("{}: {}: {}", folder, key, *problem));
-    }
+  // Where the files are not cut as this version would cut them, the rest may have what is missing.
+  std::optional<std::string> problem = first_problem(wanted);
+  if (!problem) return;
+  for (const FileRecord& record : manifest.files) {
+    if (record.name == kConfigName || expected.contains(record.name)) continue;
+    read_file(fs, folder, record, wanted);
   }
+  problem = first_problem(wanted);
+  if (problem) throw Error(ErrorKind::kData, fmt::format("{}: {}", folder, *problem));
 }
 
 }  // namespace fourfold

@@ -11,6 +11,7 @@
 #include "base/strong_int.h"
 #include "layout/grid.h"
 #include "layout/region.h"
+#include "layout/tensor_layout.h"
 
 namespace fourfold {
 
@@ -28,8 +29,8 @@ inline constexpr const char* kKindExpAvg = "exp_avg";
 inline constexpr const char* kKindExpAvgSq = "exp_avg_sq";
 
 /// One tensor of the state as one rank holds it. Every rank lists the same tensors (name, kind,
-/// dtype, class, shape) in the same order; only the last five members differ between ranks. The
-/// ranks' regions together hold every element, and two of them are equal or do not meet.
+/// dtype, class, shape) in the same order; only `region` and what follows differs between ranks.
+/// The ranks' regions together hold every element, and two of them are equal or do not meet.
 struct StateTensor {
   std::string name;  ///< Global, unfused, as Hugging Face names it; without '@' and '['.
   std::string kind;  ///< kKind…, or another word of the caller's.
@@ -44,6 +45,9 @@ struct StateTensor {
   /// same order (for instance the bits of the axes they stand along): small tensors of one set are
   /// then spread evenly. Below 0: unknown, they are spread by a hash of their names.
   int replica_set = -1;
+  /// How any grid splits the tensor; lives as long as this. A load then opens only the files of
+  /// ranks that held what it wants; without it, it looks through all of them.
+  const TensorLayout* layout = nullptr;
   /// Loading: a checkpoint without this tensor is no error, `loaded` says whether it was there (for
   /// a weight that can be had from its master).
   bool optional = false;

@@ -37,12 +37,4 @@ Status CheckpointStore::check_shared_folder(Communicator& world) try {
   return error;
 }
 
-Status CheckpointStore::retain(Communicator& world, int keep_latest) try {
-  const auto failed = run_on_first(world, [&] { retain_latest(fs_, dir_, keep_latest); });
-  if (failed) return *failed;
-  return Done{};
-} catch (const Error& error) {
-  return error;
-}
-
 }  // namespace fourfold

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -8,6 +9,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "ckpt/fs.h"
+#include "ckpt/retention.h"
+#include "ckpt/save_agreement.h"
+#include "ckpt/save_task.h"
 #include "ckpt/state.h"
 #include "comm/communicator.h"
 
@@ -36,12 +40,19 @@ class CheckpointStore {
   /// one. Removes what interrupted saves left.
   Status check_shared_folder(Communicator& world);
 
-  /// Writes the state as a new checkpoint and makes it the current one. The tensors must not change
-  /// until it returns. When it fails, the older checkpoints are as they were, and nothing is left
-  /// that could be taken for a checkpoint. Every rank passes the same `meta`; rank 0's is stored.
-  /// Errors: kData (disk full, with the bytes wanted and free; a failing file system).
-  Status save(Communicator& world, const CheckpointMeta& meta,
-              std::span<const StateTensor> tensors);
+  /// Writes the state as a new checkpoint, makes it the current one and removes what the retention
+  /// does not keep. The tensors must not change until it returns. When it fails, the older
+  /// checkpoints are as they were, and nothing is left that could be taken for a checkpoint. Every
+  /// rank passes the same `meta`; rank 0's is stored. Errors: kData (disk full, with the bytes
+  /// wanted and free; a failing file system).
+  Result<SaveReport> save(Communicator& world, const CheckpointMeta& meta,
+                          std::span<const StateTensor> tensors, const Retention& retention = {});
+
+  /// The same as a task that goes on in the background, whose file of this rank `write` writes.
+  /// Not collective itself. Only one is under way at a time; the store outlives it.
+  std::unique_ptr<SaveTask> begin_save(int rank, const CheckpointMeta& meta,
+                                       const SaveAgreement& agreement, SaveTask::WriteFile write,
+                                       const Retention& retention);
 
   /// Fills the tensors' regions from the newest usable checkpoint, written on any grid. A damaged
   /// one is passed over, by all ranks together and with a warning; those newer than the one taken
@@ -57,15 +68,10 @@ class CheckpointStore {
   Result<Loaded> load(Communicator& world, const std::string& folder,
                       std::span<StateTensor> tensors);
 
-  /// Removes all but the checkpoints of the newest `keep_latest` steps (at least 1) and what
-  /// nothing refers to.
-  Status retain(Communicator& world, int keep_latest);
-
+  Fs& fs() { return fs_; }
   const std::string& dir() const { return dir_; }
 
  private:
-  Status save_checkpoint(Communicator& world, const CheckpointMeta& meta,
-                         std::span<const StateTensor> tensors);
   Result<Loaded> load_first_usable(Communicator& world, std::span<StateTensor> tensors,
                                    const std::vector<std::string>& folders);
   std::optional<Error> load_one(Communicator& world, std::span<StateTensor> tensors,
@@ -74,7 +80,7 @@ class CheckpointStore {
   Fs& fs_;
   std::string dir_;
   Log log_;
-  long saves_ = 0;  ///< Calls of save so far: the passage that fault points count.
+  long saves_ = 0;  ///< Saves begun so far: the passage that fault points count.
 };
 
 }  // namespace fourfold

@@ -19,13 +19,13 @@ namespace {
 constexpr std::string_view kCrcPrefix = "crc32c:";
 constexpr std::size_t kWriteBytes = 8 << 20;
 constexpr const char* kDamagedHint = "the file was changed or damaged; use another checkpoint";
-constexpr std::size_t kAlignment = 4096;  ///< What direct writes to a disk ask for.
 
 /// Collects small pieces, so that the disk sees large aligned writes.
 class AlignedWriter {
  public:
   explicit AlignedWriter(WritableFile& file)
-      : file_(file), buffer_(static_cast<char*>(std::aligned_alloc(kAlignment, kWriteBytes))) {
+      : file_(file),
+        buffer_(static_cast<char*>(std::aligned_alloc(kDirectAlignment, kWriteBytes))) {
     if (!buffer_) throw std::bad_alloc();
   }
 
@@ -71,10 +71,6 @@ std::vector<SafetensorsEntry> entries_of(std::span<const RegionSource> regions) 
     entries.push_back(std::move(entry));
   }
   return entries;
-}
-
-std::size_t bytes_of(const RegionSource& source) {
-  return static_cast<std::size_t>(source.region.elements() * dtype_size(source.dtype));
 }
 
 /// The inverse of a region's name; throws with the file's and the tensor's name.
@@ -157,7 +153,7 @@ class BoxCutter {
   }
   void set_run_end() {
     Range& r = at_.dims[cut_dim_];
-    r.end = std::min(r.begin + rows_, region_.dims[cut_dim_].end);
+    r.end = r.begin + std::min(rows_, region_.dims[cut_dim_].end - r.begin);
   }
 
   const Region& region_;
@@ -170,6 +166,13 @@ class BoxCutter {
 
 std::string dense_file_name(int rank) { return fmt::format("rank-{:05}.dense.safetensors", rank); }
 
+std::map<std::string, std::string> tensor_file_metadata(Step step, int rank) {
+  return {{"format", "fourfold"},
+          {"version", std::to_string(kCheckpointVersion)},
+          {"step", std::to_string(step.value)},
+          {"rank", std::to_string(rank)}};
+}
+
 std::string tensor_file_header(std::span<const RegionSource> regions,
                                std::map<std::string, std::string> metadata,
                                std::span<const std::uint32_t> crcs) {
@@ -177,7 +180,7 @@ std::string tensor_file_header(std::span<const RegionSource> regions,
   for (std::size_t i = 0; i < regions.size(); ++i) {
     metadata[std::string(kCrcPrefix) + entries[i].name] = fmt::format("{:08x}", crcs[i]);
   }
-  return build_safetensors_header(entries, metadata);
+  return build_safetensors_header(entries, metadata, kDirectAlignment);
 }
 
 FileRecord write_tensor_file(Fs& fs, const std::string& folder, const std::string& name,
@@ -185,7 +188,7 @@ FileRecord write_tensor_file(Fs& fs, const std::string& folder, const std::strin
                              const std::map<std::string, std::string>& metadata) {
   const std::string path = join_path(folder, name), temporary = path + kTemporarySuffix;
   std::vector<std::uint32_t> crcs;
-  for (const RegionSource& r : regions) crcs.push_back(crc32c(r.data, bytes_of(r)));
+  for (const RegionSource& r : regions) crcs.push_back(crc32c(r.data, region_bytes(r)));
   const std::string header = tensor_file_header(regions, metadata, crcs);
   const auto file = fs.create(temporary);
   AlignedWriter writer(*file);
@@ -193,7 +196,7 @@ FileRecord write_tensor_file(Fs& fs, const std::string& folder, const std::strin
   FileRecord record{name, static_cast<std::int64_t>(header.size()), 0, 0};
   record.file_crc = record.header_crc = crc32c(header.data(), header.size());
   for (std::size_t i = 0; i < regions.size(); ++i) {
-    const std::size_t bytes = bytes_of(regions[i]);
+    const std::size_t bytes = region_bytes(regions[i]);
     writer.append(regions[i].data, bytes);
     record.size += static_cast<std::int64_t>(bytes);
     record.file_crc = crc32c_combine(record.file_crc, crcs[i], bytes);
@@ -210,7 +213,7 @@ std::int64_t tensor_file_bytes(std::span<const RegionSource> regions,
                                const std::map<std::string, std::string>& metadata) {
   const std::vector<std::uint32_t> no_crcs(regions.size());
   auto bytes = static_cast<std::int64_t>(tensor_file_header(regions, metadata, no_crcs).size());
-  for (const RegionSource& r : regions) bytes += static_cast<std::int64_t>(bytes_of(r));
+  for (const RegionSource& r : regions) bytes += static_cast<std::int64_t>(region_bytes(r));
   return bytes;
 }
 

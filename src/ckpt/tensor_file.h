@@ -25,8 +25,16 @@ struct RegionSource {
   const void* data = nullptr;  ///< Dense and row-major.
 };
 
+/// The bytes of a region.
+inline std::size_t region_bytes(const RegionSource& region) {
+  return static_cast<std::size_t>(region.region.elements() * dtype_size(region.dtype));
+}
+
 /// "rank-00007.dense.safetensors" of world rank 7.
 std::string dense_file_name(int rank);
+
+/// What the file of a rank says of itself beside its regions.
+std::map<std::string, std::string> tensor_file_metadata(Step step, int rank);
 
 /// The bytes that open a file of these regions (their `data` is not looked at); crcs[i] is that of
 /// regions[i]. Their length does not depend on the CRCs.

@@ -17,7 +17,6 @@ namespace fourfold {
 namespace {
 
 constexpr std::string_view kMetadataKey = "__metadata__";
-constexpr std::uint64_t kHeaderAlignment = 8;
 
 struct DTypeBits {
   std::string_view name;
@@ -305,7 +304,8 @@ Result<SafetensorsHeader> parse_safetensors_header(std::string_view json, std::u
 }
 
 std::string build_safetensors_header(std::vector<SafetensorsEntry>& tensors,
-                                     const std::map<std::string, std::string>& metadata) {
+                                     const std::map<std::string, std::string>& metadata,
+                                     std::size_t alignment) {
   std::string out(kSafetensorsLengthBytes, '\0');
   out += '{';
   if (!metadata.empty()) {
@@ -343,7 +343,7 @@ std::string build_safetensors_header(std::vector<SafetensorsEntry>& tensors,
                        fmt::join(tensor.shape, ","), tensor.begin, tensor.end);
   }
   out += '}';
-  while (out.size() % kHeaderAlignment != 0) out += ' ';
+  while (out.size() % alignment != 0) out += ' ';
   std::uint64_t length = out.size() - kSafetensorsLengthBytes;
   if (length > kSafetensorsMaxHeaderBytes) {
     throw Error(ErrorKind::kData, fmt::format("safetensors: a header of {} bytes; at most {}",

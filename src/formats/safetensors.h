@@ -57,13 +57,14 @@ Result<std::uint64_t> parse_safetensors_length(std::span<const std::byte> first_
 Result<SafetensorsHeader> parse_safetensors_header(std::string_view json, std::uint64_t file_bytes,
                                                    std::string_view file);
 
-/// The bytes that open a file: length and JSON, padded with spaces to a multiple of 8. Tensors
-/// stand in the order given; their `begin` and `end` are set. Throws Error where a name is given
-/// twice or is not UTF-8, or a dtype or size is impossible. The length depends only on names,
-/// shapes and the metadata's characters, so a header can be reserved first and written when
-/// checksums of a fixed width are known.
+/// The bytes that open a file: length and JSON, padded with spaces to a multiple of `alignment`
+/// bytes, where the tensors' bytes then begin. Tensors stand in the order given; their `begin` and
+/// `end` are set. Throws Error where a name is given twice or is not UTF-8, or a dtype or size is
+/// impossible. The length depends only on names, shapes and the metadata's characters, so a header
+/// can be reserved first and written when checksums of a fixed width are known.
 std::string build_safetensors_header(std::vector<SafetensorsEntry>& tensors,
-                                     const std::map<std::string, std::string>& metadata);
+                                     const std::map<std::string, std::string>& metadata,
+                                     std::size_t alignment = 8);
 
 /// A file by path: its header, and its tensors' bytes on demand.
 class SafetensorsFile {

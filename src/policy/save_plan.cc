@@ -50,6 +50,23 @@ void spread(std::span<const SaveItem> items, std::vector<std::size_t> set,
   }
 }
 
+/// Adds a region in pieces of at most kSavePieceBytes, or of one row where that is longer.
+void add_pieces(const SaveItem& item, std::size_t index, const Region& region,
+                std::vector<SavePiece>& pieces) {
+  const std::int64_t bytes = region.elements() * item.element_size;
+  if (bytes <= kSavePieceBytes || region.dims.empty()) {
+    pieces.push_back({index, region});
+    return;
+  }
+  const Range rows = region.dims[0];
+  const std::int64_t step = std::max<std::int64_t>(1, kSavePieceBytes / (bytes / rows.size()));
+  for (std::int64_t begin = rows.begin; begin < rows.end; begin += step) {
+    Region piece = region;
+    piece.dims[0] = {begin, std::min(begin + step, rows.end)};
+    pieces.push_back({index, std::move(piece)});
+  }
+}
+
 }  // namespace
 
 std::vector<SavePiece> plan_save(std::span<const SaveItem> items) {
@@ -72,9 +89,9 @@ std::vector<SavePiece> plan_save(std::span<const SaveItem> items) {
   for (std::size_t i = 0; i < items.size(); ++i) {
     if (items[i].region.empty()) continue;
     if (is_cut(items[i])) {
-      pieces.push_back({i, rows_of(items[i])});
+      add_pieces(items[i], i, rows_of(items[i]), pieces);
     } else if (writer[i] == items[i].replica) {
-      pieces.push_back({i, items[i].region});
+      add_pieces(items[i], i, items[i].region, pieces);
     }
   }
   return pieces;

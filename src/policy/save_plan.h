@@ -29,6 +29,9 @@ struct SavePiece {
 /// to one of them.
 inline constexpr std::int64_t kSaveSplitBytes = 16 * 1024;
 
+/// Longer pieces are cut by rows, since a reader must read a piece whole to check it.
+inline constexpr std::int64_t kSavePieceBytes = 16 * 1024 * 1024;
+
 /// What one rank writes, so that the holders of a region together write each row of it once. Each
 /// rank plans from its own list, without a word to the others: the holders of a region come to the
 /// same cut because all that it depends on is equal among them. Loads are even: rows of large

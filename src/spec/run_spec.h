@@ -71,7 +71,11 @@ struct DataSpec {
 struct CheckpointSpec {
   std::int64_t save_interval = 0;  ///< Steps; 0: at the end only.
   int keep_latest = 2;
-  std::string mode = "exact";  ///< "exact" | "off".
+  int keep_every = 0;                   ///< Steps; 0: none but the latest.
+  bool async = true;                    ///< Write a copy in the background.
+  std::string memory_dir = "/dev/shm";  ///< For the copies; empty: memory of the process.
+  std::string on_failure = "continue";  ///< "continue" | "stop".
+  std::string mode = "exact";           ///< "exact" | "off".
 };
 
 struct LogSpec {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
 #include "comm/tensor_buffer.h"
 #include "device/tensors.h"
 #include "kernels/cross_entropy.h"
@@ -163,10 +164,9 @@ void RankModel::spread_weights() {
   }
 }
 
-StepResult RankModel::train_step(std::int64_t step, std::int64_t first_sample,
-                                 const SampleReader& samples) {
+StepResult RankModel::apply_gradients(std::int64_t step, double loss) {
   StepResult result;
-  result.loss = compute_gradients(step, first_sample, samples);
+  result.loss = loss;
   result.lr = learning_rate(schedule_of(run_), step);
   const GradientNorm norm = gradient_norm();
   result.grad_norm = norm.norm;
@@ -214,6 +214,7 @@ std::vector<StateTensor> RankModel::state() {
     t.replica = held.replica;
     t.replicas = held.replicas;
     t.replica_set = held.replica_set;
+    t.layout = &p->spec.layout;
     auto add = [&](const char* kind, const at::Tensor& tensor) {
       t.kind = kind;
       t.dtype = tensor_dtype(tensor);
@@ -234,23 +235,23 @@ std::vector<StateTensor> RankModel::state() {
 
 void RankModel::restored(std::span<const StateTensor> state, std::int64_t updates) {
   updates_ = updates;
-  for (const StateTensor& t : state) {
+  for (std::size_t i = 0; i < state.size(); ++i) {
+    const StateTensor& t = state[i];
     if (t.kind != kKindWeight) continue;
-    const auto master = std::find_if(state.begin(), state.end(), [&](const StateTensor& other) {
-      return other.name == t.name && other.kind == kKindMaster;
-    });
-    const auto* from = static_cast<const float*>(master->data);
+    const StateTensor& master = state[i + 1];  // state() lists it next.
+    FF_CHECK(master.name == t.name && master.kind == kKindMaster, "{}", master.key());
+    const auto* from = static_cast<const float*>(master.data);
     auto* to = static_cast<BFloat16*>(t.data);
-    for (std::int64_t i = 0; i < t.region.elements(); ++i) {
-      const BFloat16 rounded(from[i]);
-      if (t.loaded && to[i].bits != rounded.bits) {
+    for (std::int64_t e = 0; e < t.region.elements(); ++e) {
+      const BFloat16 rounded(from[e]);
+      if (t.loaded && to[e].bits != rounded.bits) {
         throw Error(
             ErrorKind::kData,
             fmt::format("the checkpoint's weight of {} is not its master rounded to bf16", t.name),
             "it was not written by fourfold, or damaged before it was; go back to an "
             "earlier one");
       }
-      to[i] = rounded;
+      to[e] = rounded;
     }
   }
   spread_weights();

@@ -34,12 +34,16 @@ class RankModel {
   /// Trains on samples [step · global_batch, (step + 1) · global_batch). Collective. Throws Error
   /// of kind kNumerics, naming the first bad tensor, where loss or gradients are not finite and the
   /// policy is to stop; parameters are then as they were.
-  StepResult train_step(std::int64_t step, std::int64_t first_sample, const SampleReader& samples);
+  StepResult train_step(std::int64_t step, std::int64_t first_sample, const SampleReader& samples) {
+    return apply_gradients(step, compute_gradients(step, first_sample, samples));
+  }
 
   /// The first half of train_step: sums the gradients of a step and returns its mean loss. Then
-  /// Parameter::updated_gradient() holds the whole sum.
+  /// Parameter::updated_gradient() holds the whole sum. The state (state()) does not change.
   double compute_gradients(std::int64_t step, std::int64_t first_sample,
                            const SampleReader& samples);
+  /// The second half: the update, from that loss and those gradients.
+  StepResult apply_gradients(std::int64_t step, double loss);
 
   /// Mean cross-entropy of samples [0, count) without dropout, rounded up to whole micro-batches of
   /// all (z, data) ranks by samples that count nothing. Collective.

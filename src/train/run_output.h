@@ -32,6 +32,7 @@ class RunOutput {
     progress_.validation(record);
     if (events_) events_->add_scalar("valid/loss", record.step, record.val_loss);
   }
+  void checkpoint(const CheckpointRecord& record) { folder_.append_metrics(to_json(record)); }
   /// A line for people, kept in the log as well.
   void say(const std::string& text) {
     log_.info("{}", text);

@@ -30,6 +30,7 @@ Curves read_curves(const std::string& path) {
   std::vector<Line> lines = read_number_lines(path).value();
   for (Line& line : lines) {
     const double step = line["step"];
+    if (line.contains("bytes")) continue;  // A checkpoint.
     if (!line.contains("loss") && !line.contains("lr")) {
       curves.validations[step] = std::move(line);
       continue;

@@ -11,13 +11,25 @@ JsonLine to_json(const StepRecord& r) {
       .add("tokens", r.tokens)
       .add("tokens_per_second", r.tokens_per_second)
       .add("step_seconds", r.step_seconds)
-      .add("mfu", r.mfu);
+      .add("mfu", r.mfu)
+      .add("checkpoint_seconds", r.checkpoint_seconds);
   if (r.skipped) line.add("skipped", true);
   return line;
 }
 
 JsonLine to_json(const ValidationRecord& r) {
   return JsonLine().add("step", r.step).add("val_loss", r.val_loss).add("tokens", r.tokens);
+}
+
+JsonLine to_json(const CheckpointRecord& r) {
+  return JsonLine()
+      .add("step", r.step)
+      .add("checkpoint", r.name)
+      .add("bytes", r.bytes)
+      .add("copy_seconds", r.copy_seconds)
+      .add("write_seconds", r.write_seconds)
+      .add("held_seconds", r.held_seconds)
+      .add("cpu_seconds", r.cpu_seconds);
 }
 
 }  // namespace fourfold

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "formats/json_lines.h"
 
@@ -16,6 +17,9 @@ struct StepRecord {
   double tokens_per_second = 0;
   double step_seconds = 0;
   double mfu = 0;  ///< Share of the peak product rate.
+  /// What checkpoints took of this rank's main thread since the step before: a wait of this step's
+  /// update for a copy (which step_seconds has too), and the boundary before the step.
+  double checkpoint_seconds = 0;
   bool skipped = false;
 };
 
@@ -26,8 +30,20 @@ struct ValidationRecord {
   std::int64_t tokens = 0;  ///< Trained on so far.
 };
 
+/// A checkpoint that was committed.
+struct CheckpointRecord {
+  std::int64_t step = 0;
+  std::string name;          ///< Of its folder.
+  std::int64_t bytes = 0;    ///< Of all ranks.
+  double copy_seconds = 0;   ///< Rank 0's copy, beside forward and backward.
+  double write_seconds = 0;  ///< The slowest rank's.
+  double held_seconds = 0;   ///< Of rank 0's main thread.
+  double cpu_seconds = 0;    ///< Of all threads in the background, of all ranks.
+};
+
 /// A line of metrics.jsonl.
 JsonLine to_json(const StepRecord& record);
 JsonLine to_json(const ValidationRecord& record);
+JsonLine to_json(const CheckpointRecord& record);
 
 }  // namespace fourfold

@@ -6,6 +6,8 @@
 #include <charconv>
 
 #include "base/fault_point.h"
+#include "ckpt/snapshot_buffer.h"
+#include "ckpt/surviving_copies.h"
 #include "device/intra_op_threads.h"
 #include "spec/counts.h"
 #include "spec/model_identity.h"
@@ -38,10 +40,18 @@ Trainer::Trainer(const TrainerShared& shared, RunOutput* output, Communicator& w
       run_(shared.run),
       world_(world),
       model_(run_, world),
-      store_(fs_, run_.dir + "/checkpoints", output ? output->log() : Log()),
+      store_(fs_, run_.dir + "/checkpoints", log()),
       peak_flops_(measure_peak_flops(model_.context().compute, world)) {
+  if (run_.checkpoint.mode == "off") return;
   resume();
+  const CheckpointSpec& spec = run_.checkpoint;
+  engine_.emplace(
+      world_, store_, model_.state(),
+      EngineOptions{spec.async, spec.memory_dir, {spec.keep_latest, spec.keep_every}, saved_step_},
+      log());
 }
+
+Log Trainer::log() const { return output_ ? output_->log() : Log(); }
 
 void Trainer::say(const std::string& text) {
   if (output_) output_->say(text);
@@ -86,8 +96,16 @@ void Trainer::check_identity(const CheckpointMeta& found) {
 }
 
 void Trainer::resume() {
-  if (run_.checkpoint.mode == "off") return;
   store_.check_shared_folder(world_).value();
+  const auto survived = write_surviving_copies(
+      world_, store_, private_copies_folder(run_.checkpoint.memory_dir, store_.dir()), meta());
+  if (!survived) {
+    if (output_)
+      output_->log().warning("a copy in memory is of no use: {}", survived.error().what());
+  } else if (survived.value()) {
+    say(fmt::format("{} was still in memory when the run ended, and is written now",
+                    survived.value()->folder()));
+  }
   std::vector<StateTensor> state = model_.state();
   const std::optional<Loaded> loaded = store_.load_latest(world_, state).value();
   if (!loaded) return;
@@ -107,7 +125,9 @@ void Trainer::one_step() {
   world_.set_step(Step(step_));
   fault_point("step", world_.rank(), step_ + 1);
   const double begin = shared_.clock.seconds();
-  const StepResult result = model_.train_step(step_, next_sample_, reader_of(shared_.train));
+  const double loss = model_.compute_gradients(step_, next_sample_, reader_of(shared_.train));
+  if (engine_) engine_->before_update();
+  const StepResult result = model_.apply_gradients(step_, loss);
   const double seconds = shared_.clock.seconds() - begin;
   const std::int64_t step_tokens = run_.train.global_batch * run_.train.seq_len;
   ++step_;
@@ -125,6 +145,7 @@ void Trainer::one_step() {
   record.mfu = record.tokens_per_second * model_flops_per_token(run_.model, run_.train.seq_len) /
                peak_flops_;
   record.skipped = result.skipped;
+  if (engine_) record.checkpoint_seconds = engine_->take_held_seconds();
   output_->step(record);
 }
 
@@ -140,10 +161,38 @@ void Trainer::evaluate() {
 }
 
 void Trainer::save() {
-  if (run_.checkpoint.mode == "off" || saved_step_ == step_) return;
-  store_.save(world_, meta(), model_.state()).value();
-  store_.retain(world_, run_.checkpoint.keep_latest).value();
+  if (!engine_ || saved_step_ == step_) return;
+  engine_->save(meta());
   saved_step_ = step_;
+}
+
+void Trainer::hear(const EngineReport& report, bool last) {
+  const SaveReport& save = report.save;
+  if (save.error && (last || run_.checkpoint.on_failure == "stop")) throw *save.error;
+  if (!output_) return;
+  if (save.error) {
+    output_->log().warning("the checkpoint of step {} is not written: {}; training goes on",
+                           save.id.step.value, save.error->what());
+    return;
+  }
+  if (save.retention_error) output_->log().warning("{}", save.retention_error->what());
+  output_->checkpoint({save.id.step.value, save.id.folder(), save.bytes, report.copy_seconds,
+                       save.write_seconds, report.held_seconds, save.cpu_seconds});
+}
+
+void Trainer::follow_checkpoints() {
+  if (!engine_) return;
+  engine_->boundary();
+  for (const EngineReport& report : engine_->take_reports()) hear(report, /*last=*/false);
+}
+
+void Trainer::finish_checkpoints() {
+  if (!engine_) return;
+  engine_->drain();
+  for (const EngineReport& report : engine_->take_reports()) {
+    hear(report, /*last=*/report.save.id.step.value == saved_step_);
+  }
+  engine_->forget_copies();
 }
 
 Trainer::Stop Trainer::agreed_stop() {
@@ -158,6 +207,7 @@ Trainer::Stop Trainer::agreed_stop() {
 
 int Trainer::stop_early(Stop stop) {
   save();
+  finish_checkpoints();
   say(fmt::format("stopped at step {} of {} {}; {}", step_, run_.train.steps,
                   stop == Stop::kSignal ? "after a signal" : "as the time budget is spent",
                   run_.checkpoint.mode == "off" ? "nothing was saved (checkpoint.mode = \"off\")"
@@ -169,11 +219,13 @@ int Trainer::train() {
   while (step_ < run_.train.steps) {
     one_step();
     const bool last = step_ == run_.train.steps;
+    follow_checkpoints();
     if (last || due(run_.train.eval_interval)) evaluate();
     if (last || due(run_.checkpoint.save_interval)) save();
     const Stop stop = agreed_stop();
     if (stop != Stop::kNone && !last) return stop_early(stop);
   }
+  finish_checkpoints();
   return 0;
 }
 

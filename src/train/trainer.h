@@ -1,6 +1,7 @@
 #pragma once
 
 #include "base/clock.h"
+#include "ckpt/engine.h"
 #include "ckpt/store.h"
 #include "data/sampler.h"
 #include "train/rank_model.h"
@@ -35,7 +36,13 @@ class Trainer {
   void resume();
   void one_step();
   void evaluate();
+  /// Begins a checkpoint, unless this step has one.
   void save();
+  /// Carries checkpoints on that are on their way, and hears what became of them.
+  void follow_checkpoints();
+  /// Until they are on the disk; the last one must get there.
+  void finish_checkpoints();
+  void hear(const EngineReport& report, bool last);
   bool due(std::int64_t interval) const;
   /// What any rank wants, agreed by all.
   Stop agreed_stop();
@@ -44,6 +51,8 @@ class Trainer {
   /// Refuses a checkpoint of another model; says what keeps the resume from being exact.
   void check_identity(const CheckpointMeta& found);
   void say(const std::string& text);
+  /// Rank 0's; the others say nothing.
+  Log log() const;
 
   const TrainerShared& shared_;
   RunOutput* output_;
@@ -52,6 +61,7 @@ class Trainer {
   RankModel model_;
   PosixFs fs_;
   CheckpointStore store_;
+  std::optional<CheckpointEngine> engine_;  ///< None where checkpoints are off.
   double peak_flops_;
   std::int64_t step_ = 0;  ///< Steps done.
   std::int64_t next_sample_ = 0;

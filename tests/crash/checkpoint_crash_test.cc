@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "ckpt/commands.h"
+#include "ckpt/engine.h"
 #include "ckpt/store.h"
 #include "comm/thread_world.h"
 #include "tests/crash/memory_fs.h"
@@ -16,19 +17,30 @@ using testing::IsEmpty;
 constexpr const char* kDir = "run/checkpoints";
 constexpr int kOld = 1, kNew = 2, kNext = 3;
 
+/// Whether training waits for a save, or a copy is written in the background.
+enum class Saving { kBlocking, kAsync };
+
 /// A run of so many thread ranks that saves, loads and keeps two checkpoints.
 class TestRun {
  public:
-  TestRun(MemoryFs& fs, int ranks) : fs_(fs), grid_(1, 1, 1, ranks) {}
+  TestRun(MemoryFs& fs, int ranks, Saving saving = Saving::kBlocking)
+      : fs_(fs), grid_(1, 1, 1, ranks), saving_(saving) {}
 
   /// The error of a save and the retention after it; "" if none. The same on all ranks.
   std::string save(int step) {
     return on_ranks([&](Communicator& world, CheckpointStore& store, TestState& state) {
+      constexpr Retention kOne{.keep_latest = 1};
       state.fill(step);
-      const auto saved = store.save(world, test_meta(step, grid_, 1), state.tensors());
-      if (!saved) return std::string(saved.error().what());
-      const auto kept = store.retain(world, /*keep_latest=*/1);
-      return kept ? std::string() : std::string("retention: ") + kept.error().what();
+      CheckpointEngine engine(world, store, state.tensors(),
+                              {saving_ == Saving::kAsync, /*memory_dir=*/"", kOne}, {});
+      engine.save(test_meta(step, grid_, 1));
+      engine.before_update();
+      state.clear();  // What is saved was copied, or is on the disk.
+      engine.drain();
+      const SaveReport report = engine.take_reports().at(0).save;
+      if (report.error) return std::string(report.error->what());
+      const auto& kept = report.retention_error;
+      return kept ? std::string("retention: ") + kept->what() : std::string();
     });
   }
 
@@ -65,12 +77,13 @@ class TestRun {
 
   MemoryFs& fs_;
   GridShape grid_;
+  Saving saving_;
 };
 
 /// Operations of a save (with retention) onto an older checkpoint.
-long operations_of_a_save(int ranks) {
+long operations_of_a_save(int ranks, Saving saving) {
   MemoryFs fs;
-  TestRun run(fs, ranks);
+  TestRun run(fs, ranks, saving);
   EXPECT_EQ(run.save(kOld), "");
   const long before = fs.operations();
   EXPECT_EQ(run.save(kNew), "");
@@ -89,14 +102,14 @@ std::vector<Survivor> survivors() {
   return all;
 }
 
-void crash_everywhere(int ranks) {
-  const long operations = operations_of_a_save(ranks);
+void crash_everywhere(int ranks, Saving saving) {
+  const long operations = operations_of_a_save(ranks, saving);
   ASSERT_GT(operations, 15);
   int old_loaded = 0, new_loaded = 0;
   for (long k = 1; k <= operations; ++k) {
     for (const auto& [survival, number] : survivors()) {
       MemoryFs fs;
-      TestRun run(fs, ranks);
+      TestRun run(fs, ranks, saving);
       ASSERT_EQ(run.save(kOld), "");
       fs.crash_at = fs.operations() + k;
       const std::string failure = run.save(kNew);
@@ -142,9 +155,14 @@ TEST(CheckpointCrash, ThingsReachTheDiskInOrder) {
   EXPECT_EQ(fs.trace(), expected);
 }
 
-TEST(CheckpointCrash, EveryOperationOfOneRank) { crash_everywhere(1); }
+TEST(CheckpointCrash, EveryOperationOfOneRank) { crash_everywhere(1, Saving::kBlocking); }
 
-TEST(CheckpointCrash, EveryOperationOfThreeRanks) { crash_everywhere(3); }
+TEST(CheckpointCrash, EveryOperationOfThreeRanks) { crash_everywhere(3, Saving::kBlocking); }
+
+TEST(CheckpointCrash, EveryOperationInTheBackground) {
+  crash_everywhere(1, Saving::kAsync);
+  crash_everywhere(3, Saving::kAsync);
+}
 
 TEST(CheckpointCrash, TheFirstSaveLeavesNothingOrAll) {
   MemoryFs whole;
@@ -195,11 +213,11 @@ TEST(CheckpointCrash, EveryOperationOfAFallback) {
   }
 }
 
-void fill_everywhere(int ranks) {
-  const long operations = operations_of_a_save(ranks);
+void fill_everywhere(int ranks, Saving saving) {
+  const long operations = operations_of_a_save(ranks, saving);
   for (long k = 1; k <= operations; ++k) {
     MemoryFs fs;
-    TestRun run(fs, ranks);
+    TestRun run(fs, ranks, saving);
     ASSERT_EQ(run.save(kOld), "");
     fs.full_at = fs.operations() + k;
     const std::string failure = run.save(kNew);
@@ -214,9 +232,14 @@ void fill_everywhere(int ranks) {
   }
 }
 
-TEST(CheckpointFull, EveryOperationOfOneRank) { fill_everywhere(1); }
+TEST(CheckpointFull, EveryOperationOfOneRank) { fill_everywhere(1, Saving::kBlocking); }
 
-TEST(CheckpointFull, EveryOperationOfThreeRanks) { fill_everywhere(3); }
+TEST(CheckpointFull, EveryOperationOfThreeRanks) { fill_everywhere(3, Saving::kBlocking); }
+
+TEST(CheckpointFull, EveryOperationInTheBackground) {
+  fill_everywhere(1, Saving::kAsync);
+  fill_everywhere(3, Saving::kAsync);
+}
 
 /// A disk that says it has room and has none, at every size: quotas and other writers do that.
 TEST(CheckpointFull, ADiskThatFillsWhileWriting) {

@@ -105,37 +105,48 @@ TEST(Resume, IsExactInBf16WithZeroAndAccumulation) {
   expect_exact_resume(small_run(Precision::kBf16, {1, 2, 1, 2}, 3), "bf16");
 }
 
+/// Every tensor of a run, whole, gathered from its ranks.
+using WholeState = std::map<std::string, std::vector<char>>;
+
+WholeState whole_state(const std::string& dir, const RunSpec& run, std::int64_t step) {
+  const RunSpec one = small_run(run.train.precision, {1, 1, 1, 1}, 1);
+  const auto solo = make_solo();
+  PosixFs fs;
+  RankModel model(one, *solo);
+  auto state = model.state();
+  CheckpointStore(fs, dir).load(*solo, folder_of(step), state).value();
+  WholeState whole;
+  for (const StateTensor& t : state) {
+    const char* data = static_cast<const char*>(t.data);
+    whole[t.key()].assign(data, data + t.region.elements() * dtype_size(t.dtype));
+  }
+  return whole;
+}
+
+/// The first tensor of a rank that is not its part of the whole; "" for none.
+std::string difference(const WholeState& whole, std::span<const StateTensor> state) {
+  for (const StateTensor& t : state) {
+    std::vector<char> part(t.region.elements() * dtype_size(t.dtype));
+    copy_region(t.region, Region::whole(t.shape), whole.at(t.key()).data(), t.region, part.data(),
+                dtype_size(t.dtype));
+    if (std::memcmp(part.data(), t.data, part.size()) != 0) return t.key() + t.region.name();
+  }
+  return "";
+}
+
 TEST(Resume, StateIsTheSameOnAnotherGrid) {
   for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
     const std::string dir = new_folder("grids");
     const RunSpec saver = small_run(precision, {2, 2, 1, 1}, 1);
     train(saver, dir, 0, 5);
-    // Loaded on one rank, and on 1x3x1x2: each rank's part must be the cut of the whole.
-    const RunSpec one = small_run(precision, {1, 1, 1, 1}, 1);
-    std::map<std::string, std::vector<char>> whole;
+    const WholeState whole = whole_state(dir, saver, 5);
+    const RunSpec loader = small_run(precision, {1, 3, 1, 2}, 1);
     PosixFs fs;
-    {
-      const auto solo = make_solo();
-      RankModel model(one, *solo);
-      auto state = model.state();
-      CheckpointStore(fs, dir).load(*solo, folder_of(5), state).value();
-      for (const StateTensor& t : state) {
-        const char* data = static_cast<const char*>(t.data);
-        whole[t.key()].assign(data, data + t.region.elements() * dtype_size(t.dtype));
-      }
-    }
-    RunSpec loader = small_run(precision, {1, 3, 1, 2}, 1);
     run_thread_ranks(6, {}, [&](Communicator& world) {
       RankModel model(loader, world);
       auto state = model.state();
       CheckpointStore(fs, dir).load(world, folder_of(5), state).value();
-      for (const StateTensor& t : state) {
-        std::vector<char> part(t.region.elements() * dtype_size(t.dtype));
-        copy_region(t.region, Region::whole(t.shape), whole.at(t.key()).data(), t.region,
-                    part.data(), dtype_size(t.dtype));
-        EXPECT_EQ(std::memcmp(part.data(), t.data, part.size()), 0)
-            << t.key() << t.region.name() << " on rank " << world.rank();
-      }
+      EXPECT_EQ(difference(whole, state), "") << "on rank " << world.rank();
     });
     std::filesystem::remove_all(dir);
   }
@@ -167,6 +178,45 @@ TEST(Resume, AWeightThatIsNotItsMasterIsRefused) {
   model.restored(state, 0);
   model.model().parameters()[3]->weight.add_(1);
   EXPECT_THROW(model.restored(state, 0), Error);
+}
+
+/// Each saves, each loads what each saved: the same bits, and then the same training to the
+/// tolerance of sums in another order.
+TEST(Resume, TenGridsEachToEach) {
+  constexpr std::int64_t kSaved = kSteps - 2;
+  const std::vector<GridShape> grids = {{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1},
+                                        {1, 1, 1, 2}, {2, 2, 1, 1}, {1, 3, 1, 2}, {2, 1, 2, 1},
+                                        {1, 1, 3, 2}, {3, 1, 1, 2}};
+  std::vector<RunSpec> runs;
+  for (const GridShape& grid : grids) {
+    runs.push_back(small_run(Precision::kFp32, grid, 1));
+    runs.back().memory.zero = static_cast<int>(runs.size() % 3 != 0);
+  }
+  for (const RunSpec& saver : runs) {
+    const std::string dir = new_folder("ten-grids");
+    const Trace trained = train(saver, dir, 0, kSaved);
+    const WholeState whole = whole_state(dir, saver, kSaved);
+    for (const RunSpec& loader : runs) {
+      const std::string what = saver.parallel.grid.name() + " to " + loader.parallel.grid.name();
+      PosixFs fs;
+      run_thread_ranks(loader.parallel.grid.size(), {}, [&](Communicator& world) {
+        set_intra_op_threads(1);
+        RankModel model(loader, world);
+        auto state = model.state();
+        const Loaded loaded =
+            CheckpointStore(fs, dir).load(world, folder_of(kSaved), state).value();
+        EXPECT_EQ(difference(whole, state), "") << what;
+        EXPECT_EQ(loaded.meta.next_sample, kSaved * loader.train.global_batch);
+        model.restored(state, std::stoll(loaded.meta.scalars.at("updates")));
+        for (std::int64_t step = kSaved; step < kSteps; ++step) {
+          const StepResult r =
+              model.train_step(step, step * loader.train.global_batch, random_samples(loader));
+          EXPECT_NEAR(r.loss, trained.losses[static_cast<std::size_t>(step)], 2e-5) << what;
+        }
+      });
+    }
+    std::filesystem::remove_all(dir);
+  }
 }
 
 TEST(Resume, GoesOnWithinToleranceOnAnotherGrid) {

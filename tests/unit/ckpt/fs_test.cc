@@ -2,10 +2,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <memory>
 
 namespace fourfold {
 namespace {
@@ -47,6 +52,64 @@ TEST_F(PosixFsTest, WritesReadsAndNames) {
   EXPECT_FALSE(fs_.exists(at("a")));
   EXPECT_THAT(fs_.list(at("a")), ElementsAre());
   EXPECT_GT(fs_.free_bytes(dir_), 0);
+}
+
+struct FreeMemory {
+  void operator()(char* p) const { std::free(p); }
+};
+using AlignedMemory = std::unique_ptr<char, FreeMemory>;
+
+/// Memory as direct writes want it, with no two pages alike.
+AlignedMemory aligned_memory(std::size_t size) {
+  const std::size_t rounded = (size / kDirectAlignment + 1) * kDirectAlignment;
+  AlignedMemory memory(static_cast<char*>(std::aligned_alloc(kDirectAlignment, rounded)));
+  for (std::size_t i = 0; i < size; ++i) {
+    memory.get()[i] = static_cast<char>((i >> 12) * 31 + i * 7 + (i >> 20));
+  }
+  return memory;
+}
+
+/// Large aligned writes go past the page cache, the odd end and small ones through it: the file is
+/// the same.
+TEST_F(PosixFsTest, LargeWritesOfEveryAlignment) {
+  constexpr std::size_t kSize = (33 << 20) + 4097;
+  const AlignedMemory memory = aligned_memory(kSize);
+  // The lengths of appends one after the other; what is left over comes last.
+  const std::vector<std::vector<std::size_t>> cuts = {
+      {}, {1}, {4096}, {4096, 17 << 20}, {8 << 20, 8 << 20, 4095}, {(2 << 20) + 1, 3 << 20}};
+  for (const auto& lengths : cuts) {
+    const auto file = fs_.create(at("large"));
+    std::size_t done = 0;
+    for (const std::size_t n : lengths) {
+      file->append(memory.get() + done, n);
+      done += n;
+    }
+    file->append(memory.get() + done, kSize - done);
+    file->sync();
+    file->close();
+    const std::string read = read_file(fs_, at("large"), kSize);
+    ASSERT_EQ(read.size(), kSize);
+    EXPECT_EQ(std::memcmp(read.data(), memory.get(), kSize), 0);
+  }
+}
+
+/// A file may be no larger than the process's limit: as a full disk cuts a large write short.
+TEST_F(PosixFsTest, ALargeWriteThatDoesNotFitIsAnError) {
+  constexpr std::size_t kSize = 24 << 20;
+  const AlignedMemory memory = aligned_memory(kSize);
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{10 << 20, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  std::string cause;
+  try {
+    fs_.create(at("large"))->append(memory.get(), kSize);
+  } catch (const Error& error) {
+    cause = error.what();
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_THAT(cause, HasSubstr("cannot write " + at("large") + ": File too large"));
 }
 
 TEST_F(PosixFsTest, ErrorsSayWhatAndWhere) {

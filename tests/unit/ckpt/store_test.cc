@@ -19,14 +19,16 @@ using testing::IsEmpty;
 using testing::Not;
 
 constexpr const char* kDir = "run/checkpoints";
+constexpr Retention kTwo{.keep_latest = 2};
 constexpr const char* kShard = "rank-00000.dense.safetensors";
 
 class StoreTest : public testing::Test {
  protected:
-  void save(int step) {
+  void save(int step, const Retention& retention = {}) {
     state_.fill(step);
-    const auto saved = store_.save(*world_, test_meta(step), state_.tensors());
+    const auto saved = store_.save(*world_, test_meta(step), state_.tensors(), retention);
     ASSERT_TRUE(saved) << saved.error().what();
+    ASSERT_FALSE(saved.value().retention_error);
   }
 
   /// The step that load_latest gives, -1 for none, with its bits checked.
@@ -180,17 +182,22 @@ TEST_F(StoreTest, AnotherModelIsNamedNotSteppedOver) {
 }
 
 TEST_F(StoreTest, RetentionKeepsTheNewest) {
-  for (int step = 1; step <= 5; ++step) save(step);
-  ASSERT_TRUE(store_.retain(*world_, 2));
+  for (int step = 1; step <= 5; ++step) save(step, kTwo);
   EXPECT_THAT(fs_.list(kDir), ElementsAre("CURRENT", "step-00000004", "step-00000005"));
   EXPECT_EQ(latest(), 5);
   damage(path("step-00000005"));
   EXPECT_EQ(latest(), 4);
-  save(5);
-  save(6);
-  ASSERT_TRUE(store_.retain(*world_, 2));
+  save(5, kTwo);
+  save(6, kTwo);
   EXPECT_THAT(fs_.list(kDir), ElementsAre("CURRENT", "step-00000005", "step-00000006"))
       << "what was set aside goes once the run is past it";
+}
+
+TEST_F(StoreTest, RetentionKeepsEveryMth) {
+  constexpr Retention kMilestones{.keep_latest = 2, .keep_every = 4};
+  for (int step = 1; step <= 11; ++step) save(step, kMilestones);
+  EXPECT_THAT(fs_.list(kDir), ElementsAre("CURRENT", "step-00000004", "step-00000008",
+                                          "step-00000010", "step-00000011"));
 }
 
 TEST_F(StoreTest, TheSameStepTwiceNeverTouchesTheFirst) {
@@ -200,8 +207,8 @@ TEST_F(StoreTest, TheSameStepTwiceNeverTouchesTheFirst) {
   EXPECT_TRUE(fs_.exists(path("step-00000010")));
   ASSERT_TRUE(store_.load_latest(*world_, state_.tensors()));
   EXPECT_EQ(state_.difference(77), "");
-  ASSERT_TRUE(store_.retain(*world_, 2));
-  EXPECT_THAT(fs_.list(kDir), ElementsAre("CURRENT", "step-00000010.1"));
+  ASSERT_TRUE(store_.save(*world_, test_meta(10), state_.tensors(), kTwo));
+  EXPECT_THAT(fs_.list(kDir), ElementsAre("CURRENT", "step-00000010.2"));
 }
 
 TEST_F(StoreTest, FreeSpaceIsCheckedBefore) {
@@ -306,9 +313,8 @@ TEST(StoreOnDisk, SavesLoadsAndLeavesNoDescriptor) {
   const std::size_t before = fs.list("/proc/self/fd").size();
   for (int step = 1; step <= 20; ++step) {
     state.fill(step);
-    const auto saved = store.save(*world, test_meta(step), state.tensors());
+    const auto saved = store.save(*world, test_meta(step), state.tensors(), kTwo);
     ASSERT_TRUE(saved) << saved.error().what();
-    ASSERT_TRUE(store.retain(*world, 2));
   }
   state.clear();
   ASSERT_TRUE(store.load_latest(*world, state.tensors()));
@@ -323,8 +329,7 @@ TEST(StoreOnDisk, SavesLoadsAndLeavesNoDescriptor) {
 
 TEST_F(StoreTest, TwoHundredSavesLeaveNothingOpen) {
   for (int step = 1; step <= 200; ++step) {
-    save(step);
-    ASSERT_TRUE(store_.retain(*world_, 2));
+    save(step, kTwo);
     ASSERT_EQ(fs_.open_files(), 0);
     ASSERT_LE(fs_.files().size(), 7u);
   }

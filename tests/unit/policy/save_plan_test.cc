@@ -118,5 +118,22 @@ TEST(SavePlan, DependsOnTheSharedSetAlone) {
   }
 }
 
+TEST(SavePlan, LongRegionsAreCutIntoPiecesThatAReaderCanCheckAlone) {
+  constexpr std::int64_t kMiB = 1 << 20;
+  // Rows of 1 MiB, of more than a piece, and a long vector.
+  const std::vector<SaveItem> items = {{"a@master", Region{{{3, 103}, {0, kMiB / 4}}}, 4},
+                                       {"b@master", Region{{{0, 2}, {0, 5 * kMiB}}}, 4},
+                                       {"c@master", Region{{{0, 9 * kMiB}}}, 4}};
+  std::vector<std::int64_t> next = {3, 0, 0};
+  for (const SavePiece& piece : plan_save(items)) {
+    const Range rows = piece.region.dims[0];
+    EXPECT_EQ(rows.begin, next[piece.item]) << "in order, without a gap";
+    next[piece.item] = rows.end;
+    EXPECT_TRUE(piece.region.elements() * 4 <= kSavePieceBytes || rows.size() == 1);
+  }
+  EXPECT_EQ(next, (std::vector<std::int64_t>{103, 2, 9 * kMiB}));
+  EXPECT_EQ(plan_save(items).size(), 7u + 2u + 3u);
+}
+
 }  // namespace
 }  // namespace fourfold

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/background_job.h"
+#include "base/clock.h"
+#include "ckpt/snapshot_buffer.h"
+#include "ckpt/store.h"
+
+namespace fourfold {
+
+struct EngineOptions {
+  /// Training goes on while a copy of the state is written; otherwise it waits for the disk.
+  bool async = true;
+  /// A memory file system for the copies, which then outlive the process; empty: own memory.
+  std::string memory_dir = {};
+  Retention retention = {};
+  /// The newest step on the disk when the engine begins; -1: none.
+  std::int64_t committed = -1;
+};
+
+/// What a checkpoint cost and became.
+struct EngineReport {
+  SaveReport save;
+  double copy_seconds = 0;  ///< This rank's.
+  double held_seconds = 0;  ///< What this rank's main thread spent on it.
+};
+
+/// Takes checkpoints of a state while training goes on (docs/checkpoint_format.md, Two levels):
+/// 1. save() marks the boundary; a thread copies the state into a buffer while the next step's
+///    forward and backward run.
+/// 2. before_update() waits for the copy: parameters and moments change only after it.
+/// 3. Another thread writes the buffer to the disk, for as long as it takes.
+/// 4. boundary(), once a step, exchanges among the ranks how far they are, and so carries the
+///    checkpoint through its commit.
+/// Copies that an earlier process of the run left are forgotten (write_surviving_copies is for
+/// before). Three buffers: one is written, one waits for that with a newer state, one keeps the
+/// newest committed state. A third state that comes before the disk is free takes the waiting one's
+/// place.
+///
+/// All calls are collective, in the same order on all ranks. One thread only.
+class CheckpointEngine {
+ public:
+  /// `state` stays where it is; store, world and the memory of the state outlive the engine. Throws
+  /// the Error of agree_on_save.
+  CheckpointEngine(Communicator& world, CheckpointStore& store, std::vector<StateTensor> state,
+                   EngineOptions options, Log log);
+  ~CheckpointEngine();
+
+  /// Begins a checkpoint of the state as it is now; without async, ends it as well.
+  void save(const CheckpointMeta& meta);
+  /// To be called before the state changes.
+  void before_update();
+  /// To be called at each step boundary, before save().
+  void boundary();
+  /// Until nothing is under way.
+  void drain();
+
+  /// The checkpoints that were committed or failed since the last call.
+  std::vector<EngineReport> take_reports();
+  /// The seconds that the main thread spent here since the last call.
+  double take_held_seconds();
+  /// Removes the copies that outlive the process: for a run that has ended well.
+  void forget_copies();
+
+ private:
+  struct Snapshot;
+  static constexpr int kBuffers = 3;
+
+  void advance(std::chrono::milliseconds patience);
+  void wait_for_copy();
+  void save_and_wait(const CheckpointMeta& meta);
+  std::shared_ptr<Snapshot> begin_copy(const CheckpointMeta& meta);
+  void copy(Snapshot& snapshot, std::int64_t committed);
+  void begin_write(std::shared_ptr<Snapshot> snapshot);
+  void end_write();
+  int free_buffer() const;
+
+  Communicator& world_;
+  CheckpointStore& store_;
+  EngineOptions options_;
+  Log log_;
+  SteadyClock clock_;
+  SaveAgreement agreement_;
+  std::string folder_;  ///< Of the copies that outlive the process; empty: there are none.
+  std::array<SnapshotBuffer, kBuffers> buffers_;
+  long snapshots_ = 0;
+  std::int64_t committed_step_;
+
+  std::shared_ptr<Snapshot> copying_;    ///< Until the copy has been waited for.
+  std::shared_ptr<Snapshot> waiting_;    ///< For the disk.
+  std::shared_ptr<Snapshot> writing_;    ///< What task_ writes.
+  std::shared_ptr<Snapshot> committed_;  ///< The newest that is on the disk.
+  std::unique_ptr<SaveTask> task_;
+
+  std::vector<EngineReport> reports_;  ///< With held_seconds_ as it was before each, negative.
+  double held_seconds_ = 0;            ///< In all.
+  double held_seconds_taken_ = 0;      ///< Of these, what take_held_seconds has given.
+};
+
+}  // namespace fourfold

@@ -1,0 +1,191 @@
+#include "ckpt/save_task.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/fault_point.h"
+#include "ckpt/agree.h"
+#include "ckpt/catalog.h"
+
+namespace fourfold {
+namespace {
+
+/// What rank 0 writes beside the tensors, at most, apart from the manifest's lines.
+constexpr std::int64_t kSpareBytes = 64 << 10;
+constexpr std::int64_t kManifestLineBytes = 256;
+/// A stage that takes this long is worth a word, and again after twice the time.
+constexpr double kSlowSeconds = 60;
+constexpr std::int64_t kNanoseconds = 1'000'000'000;
+
+std::int64_t to_nanoseconds(double seconds) {
+  return static_cast<std::int64_t>(seconds * static_cast<double>(kNanoseconds));
+}
+
+double to_seconds(std::int64_t nanoseconds) {
+  return static_cast<double>(nanoseconds) / static_cast<double>(kNanoseconds);
+}
+
+/// The folder, and room for what is to come.
+CheckpointId prepare_folder(Fs& fs, const std::string& dir, Step step, std::int64_t bytes) {
+  fs.make_directories(dir);
+  collect_garbage(fs, dir);
+  const std::int64_t free = fs.free_bytes(dir);
+  if (free < bytes) throw fs_error(ENOSPC, "save a checkpoint in", dir, bytes, free);
+  CheckpointId id{step, 0};
+  while (fs.exists(join_path(dir, id.folder()))) ++id.incarnation;
+  fs.make_directories(join_path(dir, id.folder()));
+  return id;
+}
+
+std::int64_t bytes_wanted(const SaveAgreement& agreement, const CheckpointMeta& meta, int ranks) {
+  return agreement.total_bytes + kSpareBytes + static_cast<std::int64_t>(meta.config_toml.size()) +
+         kManifestLineBytes * (static_cast<std::int64_t>(agreement.tensors.size()) + ranks);
+}
+
+const char* doing(int stage) {
+  constexpr const char* kDoing[] = {"preparing", "writing", "committing", "removing older ones of",
+                                    "removing what is left of"};
+  return kDoing[stage];
+}
+
+}  // namespace
+
+SaveTask::SaveTask(Fs& fs, std::string dir, int rank, long passage, CheckpointMeta meta,
+                   const SaveAgreement& agreement, WriteFile write, const Retention& retention,
+                   Log log)
+    : fs_(fs),
+      dir_(std::move(dir)),
+      rank_(rank),
+      passage_(passage),
+      meta_(std::move(meta)),
+      agreement_(agreement),
+      write_(std::move(write)),
+      retention_(retention),
+      log_(std::move(log)) {
+  report_.id = {meta_.step, 0};
+  begin(Stage::kPrepare, rank_ == 0, [this] {
+    fault_point("ckpt.prepare", rank_, passage_);
+    report_.id =
+        prepare_folder(fs_, dir_, meta_.step, bytes_wanted(agreement_, meta_, meta_.grid.size()));
+  });
+}
+
+std::string SaveTask::folder() const { return join_path(dir_, report_.id.folder()); }
+
+void SaveTask::begin(Stage stage, bool mine, std::function<void()> work) {
+  stage_ = stage;
+  stage_began_ = SteadyClock().seconds();
+  slow_after_ = kSlowSeconds;
+  if (mine) job_ = std::make_unique<BackgroundJob>(std::move(work));
+}
+
+bool SaveTask::advance(Communicator& world, std::chrono::milliseconds patience) {
+  if (stage_ == Stage::kOver) return true;
+  // The least of the ranks that still work, or none.
+  constexpr std::int32_t kNobody = std::numeric_limits<std::int32_t>::max();
+  std::int32_t working = !job_ || job_->ended_within(patience) ? kNobody : rank_;
+  world.all_reduce({&working, 1, DType::kI32}, ReduceOp::kMin).wait_host();
+  if (working != kNobody) {
+    say_if_slow(working);
+    return false;
+  }
+  const auto failed = agree(world, job_ ? job_->error() : std::nullopt);
+  if (job_) cpu_seconds_ += job_->cpu_seconds();
+  job_.reset();
+  next(world, failed);
+  return stage_ == Stage::kOver;
+}
+
+void SaveTask::finish(Communicator& world) {
+  constexpr std::chrono::milliseconds kShortest{1}, kLongest{500};
+  std::chrono::milliseconds patience = kShortest;
+  while (!advance(world, patience)) patience = std::min(patience * 2, kLongest);
+}
+
+void SaveTask::next(Communicator& world, std::optional<Error> failed) {
+  const Stage ended = stage_;
+  stage_ = Stage::kOver;
+  if (ended == Stage::kRetain) {
+    report_.retention_error = failed;
+  } else if (ended == Stage::kCleanUp) {
+    // What cannot be removed now is no checkpoint, and a later save removes it.
+    if (failed && rank_ == 0) log_.warning("{}", failed->what());
+  } else if (failed && ended == Stage::kPrepare) {
+    report_.error = failed;  // There is no folder yet, or an empty one that a later save removes.
+  } else if (failed) {
+    begin_clean_up(*failed);
+  } else if (ended == Stage::kPrepare) {
+    begin_write(world);
+  } else if (ended == Stage::kWrite) {
+    begin_commit(world);
+  } else if (retention_.keep_latest > 0) {
+    begin(Stage::kRetain, rank_ == 0, [this] {
+      fault_point("ckpt.retain", rank_, passage_);
+      remove_older(fs_, dir_, retention_);
+    });
+  }
+  if (stage_ != Stage::kOver) return;
+  const std::int64_t mine = to_nanoseconds(cpu_seconds_);
+  for (std::int64_t each : gather_numbers(world, {&mine, 1})) {
+    report_.cpu_seconds += to_seconds(each);
+  }
+}
+
+void SaveTask::begin_write(Communicator& world) {
+  const auto first = broadcast_numbers(world, {report_.id.incarnation, meta_.step.value});
+  std::optional<Error> other;
+  if (first[1] != meta_.step.value) {
+    other = Error(ErrorKind::kInternal,
+                  fmt::format("saves step {} where rank 0 saves {}", meta_.step.value, first[1]));
+  }
+  if (const auto failed = agree(world, other)) return begin_clean_up(*failed);
+  report_.id.incarnation = static_cast<int>(first[0]);
+  begin(Stage::kWrite, /*mine=*/true, [this] {
+    fault_point("ckpt.write", rank_, passage_);
+    const double began = SteadyClock().seconds();
+    record_ = write_(folder());
+    write_seconds_ = SteadyClock().seconds() - began;
+  });
+}
+
+void SaveTask::begin_commit(Communicator& world) {
+  const std::int64_t mine[] = {record_.size, record_.header_crc, record_.file_crc,
+                               to_nanoseconds(write_seconds_)};
+  const auto records = gather_numbers(world, mine);
+  Manifest manifest;
+  manifest.id = report_.id;
+  manifest.meta = meta_;
+  manifest.tensors = agreement_.tensors;
+  for (int r = 0; r < world.size(); ++r) {
+    const std::int64_t* record = &records[static_cast<std::size_t>(r) * std::size(mine)];
+    manifest.files.push_back({dense_file_name(r), record[0], static_cast<std::uint32_t>(record[1]),
+                              static_cast<std::uint32_t>(record[2])});
+    report_.bytes += record[0];
+    report_.write_seconds = std::max(report_.write_seconds, to_seconds(record[3]));
+  }
+  begin(Stage::kCommit, rank_ == 0, [this, manifest = std::move(manifest)] {
+    fault_point("ckpt.commit", rank_, passage_);
+    commit_checkpoint(fs_, dir_, manifest, meta_.config_toml);
+    fault_point("ckpt.committed", rank_, passage_);
+  });
+}
+
+void SaveTask::begin_clean_up(const Error& error) {
+  report_.error = error;
+  begin(Stage::kCleanUp, rank_ == 0, [this] { remove_checkpoint(fs_, dir_, report_.id.folder()); });
+}
+
+void SaveTask::say_if_slow(std::int32_t slowest_rank) {
+  const double seconds = SteadyClock().seconds() - stage_began_;
+  if (rank_ != 0 || seconds < slow_after_) return;
+  slow_after_ *= 2;
+  log_.warning("{} the checkpoint of step {} takes {:.0f} s so far; rank {} has not ended",
+               doing(static_cast<int>(stage_)), meta_.step.value, seconds, slowest_rank);
+}
+
+}  // namespace fourfold

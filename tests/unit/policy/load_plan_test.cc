@@ -1,0 +1,52 @@
+#include "policy/load_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "policy/held_region.h"
+
+namespace fourfold {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+const TensorLayout kLinear{{13, 9}, {{{Axis::kX}, 0}, {{Axis::kY}, 0}}};
+
+TEST(LoadPlan, TheSameGridNeedsTheHoldersOfTheSameRegionOnly) {
+  const Grid grid(GridShape(2, 2, 2, 2));
+  for (int rank = 0; rank < grid.size(); ++rank) {
+    const HeldRegion held = held_region(kLinear, grid, grid.coords(WorldRank(rank)), /*zero=*/true);
+    const LoadItem wanted{&kLinear, held.region};
+    EXPECT_THAT(plan_load({&wanted, 1}, grid, /*zero=*/true), ElementsAre(rank));
+    // Without ZeRO both data ranks hold it, and either may have written it.
+    const LoadItem whole{&kLinear,
+                         held_region(kLinear, grid, grid.coords(WorldRank(rank)), false).region};
+    EXPECT_THAT(plan_load({&whole, 1}, grid, /*zero=*/false), SizeIs(2));
+  }
+}
+
+TEST(LoadPlan, EveryElementWantedIsHeldBySomebodyGiven) {
+  const Grid writer(GridShape(3, 2, 2, 1)), reader(GridShape(2, 1, 4, 1));
+  for (int rank = 0; rank < reader.size(); ++rank) {
+    const Region mine = held_region(kLinear, reader, reader.coords(WorldRank(rank)), true).region;
+    const LoadItem wanted{&kLinear, mine};
+    std::int64_t found = 0;
+    for (const int from : plan_load({&wanted, 1}, writer, true)) {
+      const Region held = held_region(kLinear, writer, writer.coords(WorldRank(from)), true).region;
+      EXPECT_GT(intersect(held, mine).elements(), 0);
+      found += intersect(held, mine).elements();
+    }
+    EXPECT_EQ(found, mine.elements());
+  }
+}
+
+TEST(LoadPlan, NothingWantedNeedsNobody) {
+  const LoadItem empty{&kLinear, Region{{{4, 4}, {0, 9}}}};
+  EXPECT_THAT(plan_load({&empty, 1}, Grid(GridShape(2, 2, 1, 1)), false), IsEmpty());
+  EXPECT_THAT(plan_load({}, Grid(GridShape(2, 2, 1, 1)), false), IsEmpty());
+}
+
+}  // namespace
+}  // namespace fourfold
