@@ -1,5 +1,7 @@
 #include "layout/tensor_layout.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace fourfold {
@@ -42,6 +44,12 @@ Region TensorLayout::stored(const Grid& grid, Coords at) const {
 
 Region TensorLayout::updated(const Grid& grid, Coords at, bool zero) const {
   return zero ? cut_dim0(stored(grid, at), grid.shape().data, at.data) : stored(grid, at);
+}
+
+bool TensorLayout::fits(const Grid& grid) const {
+  return std::all_of(dims.begin(), dims.end(), [&](const DimSplit& d) {
+    return d.parts == 0 || grid.group_size(d.axes) % d.parts == 0;
+  });
 }
 
 AxisSet TensorLayout::split_axes() const {

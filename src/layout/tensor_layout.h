@@ -30,6 +30,9 @@ struct TensorLayout {
   /// What the rank's optimizer updates: stored(), cut over data as well when `zero` is true.
   Region updated(const Grid& grid, Coords at, bool zero) const;
 
+  /// Whether ranks of the grid can share the parts evenly; everything else here asks for it.
+  bool fits(const Grid& grid) const;
+
   /// Axes over which this tensor's block is cut.
   AxisSet split_axes() const;
   /// Index of the rank among those with the same block and storage (over x and y), and their

@@ -7,6 +7,8 @@
 
 namespace fourfold {
 
+class OverlapScheduler;
+
 /// What every layer of one rank is built with. Outlives the layers.
 struct ParallelContext {
   ProcessGrid& grid;
@@ -14,6 +16,8 @@ struct ParallelContext {
   bool zero = true;             ///< ZeRO-1: masters and moments are cut over data.
   std::uint64_t seed = 0;
   bool trains = true;  ///< False: forward passes only, no gradients and moments are allocated.
+  /// Null: nothing is overlapped, and matrices may be used in any order.
+  OverlapScheduler* overlap = nullptr;
 
   const Grid& shape() const { return grid.grid(); }
   Coords coords() const { return grid.coords(); }

@@ -23,6 +23,9 @@ namespace fourfold {
 /// The forward's all-reduce over y sums partial products; its dual is the identity, since Y and dY
 /// are the same on all y. I is the same on all x, so its gradient is the sum over x.
 ///
+/// With a scheduler (OverlapOptions) the weights come ahead of time, the sum of dI runs behind the
+/// product dW, and that of dW behind what follows.
+///
 /// The bias is not added here: the kernel that follows takes it (VectorBlock::values) and returns
 /// its gradient, the column sums of dY.
 class Linear4D {
@@ -40,6 +43,11 @@ class Linear4D {
   const VectorBlock* bias() const { return bias_.get(); }
 
  private:
+  /// The rows in pieces: the sum of one runs behind the product of the next.
+  at::Tensor forward_in_chunks(const at::Tensor& input, const at::Tensor& weight,
+                               Communicator& contraction, int chunks) const;
+  void add_weight_gradient(const at::Tensor& input, const at::Tensor& d_output);
+
   const ParallelContext& context_;
   Orientation orientation_;
   WeightBlock weights_;

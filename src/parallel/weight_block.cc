@@ -2,8 +2,24 @@
 
 #include "device/tensors.h"
 #include "kernels/elementwise.h"
+#include "parallel/overlap_scheduler.h"
 
 namespace fourfold {
+
+WeightBlock::WeightBlock(const ParallelContext& context, std::vector<ParameterSpec> specs)
+    : ParameterGroup(context, std::move(specs)) {
+  if (context.overlap) context.overlap->add(*this);
+}
+
+at::Tensor WeightBlock::gather() const {
+  if (context().overlap) return context().overlap->gather(*this);
+  return start_gather(Lane::kCaller).wait();
+}
+
+void WeightBlock::add_gradient(const GradientTarget& target) {
+  if (context().overlap) return context().overlap->scatter(*this, target);
+  start_scatter(target, Lane::kCaller).finish();
+}
 
 WeightBlock::Gather WeightBlock::start_gather(Lane lane) const {
   if (context().size(Axis::kZ) == 1) return {weights(), {}};

@@ -9,7 +9,8 @@ namespace fourfold {
 /// after each (AxoNN's depth tensor parallelism: storage, not computation, is cut over z).
 class WeightBlock : public ParameterGroup {
  public:
-  using ParameterGroup::ParameterGroup;
+  /// Makes itself known to the context's scheduler.
+  WeightBlock(const ParallelContext& context, std::vector<ParameterSpec> specs);
 
   /// A gather under way.
   class Gather {
@@ -28,7 +29,8 @@ class WeightBlock : public ParameterGroup {
     InFlight in_flight_;
   };
   Gather start_gather(Lane lane) const;
-  at::Tensor gather() const { return start_gather(Lane::kCaller).wait(); }
+  /// The whole block, by the scheduler where there is one: then only as its plan says.
+  at::Tensor gather() const;
 
   /// Where the gradient of the block is to be written by the product that makes it: [rows(),
   /// cols()] f32 and whether the product must add to what is there (Gz = 1: the stored gradient
@@ -56,7 +58,8 @@ class WeightBlock : public ParameterGroup {
   };
   /// Takes the written gradient.
   Scatter start_scatter(const GradientTarget& target, Lane lane);
-  void add_gradient(const GradientTarget& target) { start_scatter(target, Lane::kCaller).finish(); }
+  /// The same by the scheduler where there is one: the sum is stored by its finish_scatters().
+  void add_gradient(const GradientTarget& target);
 };
 
 }  // namespace fourfold

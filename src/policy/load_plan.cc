@@ -11,6 +11,7 @@ std::vector<int> plan_load(std::span<const LoadItem> wanted, const Grid& writer,
   for (int rank = 0; rank < writer.size(); ++rank) {
     const Coords at = writer.coords(WorldRank(rank));
     const bool holds = std::any_of(wanted.begin(), wanted.end(), [&](const LoadItem& item) {
+      if (!item.layout->fits(writer)) return true;
       const Region held = held_region(*item.layout, writer, at, zero).region;
       return !intersect(held, item.region).empty();
     });

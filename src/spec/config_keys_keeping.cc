@@ -30,6 +30,10 @@ std::vector<ConfigKey> checkpoint_keys() {
       key("checkpoint.memory_dir", FF_FIELD(checkpoint.memory_dir),
           {.doc = "memory file system for up to three copies of a rank's state, which outlive the "
                   "process; empty, or where it has no room: memory of the process"}),
+      key("checkpoint.timeout_seconds", FF_FIELD(checkpoint.timeout_seconds),
+          {.doc = "a stage of a checkpoint that takes longer is an error: a disk does not answer",
+           .unit = "s",
+           .min = 1}),
       key("checkpoint.on_failure", FF_FIELD(checkpoint.on_failure),
           {.doc = "when a checkpoint cannot be written: continue (with a warning, and try again "
                   "at the next) or stop; at the end of a run it is always an error",

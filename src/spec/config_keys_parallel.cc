@@ -50,11 +50,18 @@ std::vector<ConfigKey> comm_keys() {
 
 std::vector<ConfigKey> overlap_keys() {
   return {
-      later_key("overlap.all_reduce", false, "dI all-reduce behind the dW product"),
-      later_key("overlap.reduce_scatter", false, "dW reduce-scatter behind the backward pass"),
-      later_key("overlap.all_gather", false, "weights gathered ahead of use"),
-      later_key("overlap.prefetch_depth", std::int64_t{0}, "layers gathered ahead"),
-      later_key("overlap.forward_chunks", std::int64_t{1}, "pieces of the forward batch"),
+      key("overlap.all_reduce", FF_FIELD(overlap.all_reduce),
+          {.doc = "sum the gradient of a layer's input while that of its weight is computed"}),
+      key("overlap.reduce_scatter", FF_FIELD(overlap.reduce_scatter),
+          {.doc = "sum the gradients of weights over z behind the backward pass"}),
+      key("overlap.all_gather", FF_FIELD(overlap.all_gather),
+          {.doc = "gather weights over z ahead of their use"}),
+      key("overlap.prefetch_depth", FF_FIELD(overlap.prefetch_depth),
+          {.doc = "matrices that are gathered ahead", .min = 1}),
+      key("overlap.forward_chunks", FF_FIELD(overlap.forward_chunks),
+          {.doc = "pieces of a layer's rows, one summed while the next is computed; changes the "
+                  "last bits of results",
+           .min = 1}),
       later_key("overlap.sequence_parallel", false, "residual stream cut over tokens"),
       later_key("overlap.attention_over_y", false, "heads over y too"),
       later_key("overlap.keep_collectives", false, "recompute does not communicate again"),

@@ -26,6 +26,15 @@ struct CommSpec {
   bool check = true;  ///< Agreement checks on every operation.
 };
 
+/// What of the communication runs behind computation.
+struct OverlapSpec {
+  bool all_reduce = true;
+  bool reduce_scatter = true;
+  bool all_gather = true;
+  int prefetch_depth = 1;  ///< Matrices.
+  int forward_chunks = 1;
+};
+
 struct MemorySpec {
   Recompute recompute = Recompute::kNone;
   int zero = 1;  ///< 1: masters and moments cut over data. 0: replicated.
@@ -74,6 +83,7 @@ struct CheckpointSpec {
   int keep_every = 0;                   ///< Steps; 0: none but the latest.
   bool async = true;                    ///< Write a copy in the background.
   std::string memory_dir = "/dev/shm";  ///< For the copies; empty: memory of the process.
+  double timeout_seconds = 1800;        ///< Of each stage of a checkpoint.
   std::string on_failure = "continue";  ///< "continue" | "stop".
   std::string mode = "exact";           ///< "exact" | "off".
 };
@@ -90,6 +100,7 @@ struct RunSpec {
   ModelSpec model;
   ParallelSpec parallel;
   CommSpec comm;
+  OverlapSpec overlap;
   MemorySpec memory;
   TrainSpec train;
   OptimizerSpec optimizer;

@@ -66,8 +66,16 @@ RankModel::RankModel(const RunSpec& run, Communicator& world)
     : run_(run),
       world_(world),
       grid_(Grid(run.parallel.grid, run.parallel.order), world),
-      context_{grid_, run.train.precision == Precision::kBf16 ? DType::kBF16 : DType::kF32,
-               run.memory.zero == 1, run.seed},
+      overlap_({run.overlap.all_reduce, run.overlap.reduce_scatter, run.overlap.all_gather,
+                run.overlap.prefetch_depth, run.overlap.forward_chunks}),
+      plan_(overlap_plan(model_layers(run.model, run.parallel.grid, head_layout_of(run)),
+                         model_options(run).recompute)),
+      context_{grid_,
+               run.train.precision == Precision::kBf16 ? DType::kBF16 : DType::kF32,
+               run.memory.zero == 1,
+               run.seed,
+               true,
+               &overlap_},
       model_(context_, run.model, model_options(run)) {
   bind_optimizer();
 }
@@ -124,8 +132,10 @@ double RankModel::compute_gradients(std::int64_t step, std::int64_t first_sample
     MicroBatch batch = make_batch(first_sample, sample_numbers(i), samples);
     batch.step = step;
     batch.dropout = true;
+    overlap_.begin(plan_.step);
     loss_sum += model_.forward_backward(batch, 1.0f / static_cast<float>(tokens));
   }
+  overlap_.finish_scatters();
   for (const ParameterUnit& unit : model_.units()) {
     unit.finish_gradients();
     sum_gradients(context_, unit.parameters());
@@ -193,6 +203,7 @@ double RankModel::evaluate(std::int64_t count, const SampleReader& samples) {
     for (std::int64_t& n : numbers) n = std::min(n, count - 1);
     const MicroBatch batch = make_batch(0, std::move(numbers), samples);
     rows_of(batch.targets, real * seq, batch.rows()).fill_(kernels::kIgnoredTarget);
+    overlap_.begin(plan_.forward);
     loss_sum += model_.forward(batch);
   }
   grid_.group({Axis::kZ, Axis::kData})

@@ -8,6 +8,8 @@
 #include "ckpt/state.h"
 #include "model/transformer.h"
 #include "optim/gradient_norm.h"
+#include "parallel/overlap_scheduler.h"
+#include "policy/overlap_plan.h"
 #include "spec/run_spec.h"
 
 namespace fourfold {
@@ -78,6 +80,8 @@ class RankModel {
   const RunSpec& run_;
   Communicator& world_;
   ProcessGrid grid_;
+  OverlapScheduler overlap_;
+  OverlapPlan plan_;
   ParallelContext context_;
   Transformer model_;
   std::vector<OptimizerTensor> optimizer_;

@@ -62,7 +62,9 @@ void check_head(const GridShape& shape, const HeadCase& c) {
   EXPECT_NEAR(total, loss.item<double>(), 1e-5 * loss.item<double>());
   EXPECT_EQ(sums.size(), static_cast<std::size_t>(shape.z) * shape.data);
   all_logits.expect_near(logits.detach(), "logits");
-  d_hidden.expect_near(hidden.grad(), "gradient of the hidden states", tolerance);
+  // A sum over the vocabulary, whose order is each product library's own.
+  const double terms = std::max(1.0, std::sqrt(static_cast<double>(c.vocab)) / 100);
+  d_hidden.expect_near(hidden.grad(), "gradient of the hidden states", tolerance * terms);
   weights.expect_gradients(tolerance);
 }
 

@@ -118,6 +118,49 @@ TEST(Grids, ZeroAndRecomputeChangeNoBit) {
   }
 }
 
+/// What runs behind computation gives the bits of what does not, with accumulation and recompute,
+/// whose gathers are others.
+TEST(Grids, OverlapChangesNoBit) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    set_intra_op_threads(1);
+    RunSpec run = testing::run_of(with_dropout(testing::tiny_gpt()), 12);
+    run.train.precision = precision;
+    const VerifyReference reference = make_reference(run, kSteps, random_samples(run));
+    for (const GridShape& grid : {GridShape(2, 1, 2, 1), GridShape(1, 2, 3, 1)}) {
+      for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
+        RunSpec base = with_grid(run, grid, 2);
+        base.memory.recompute = recompute;
+        base.overlap = {.all_reduce = false, .reduce_scatter = false, .all_gather = false};
+        const auto expected = bits_of(base, reference);
+        for (const OverlapSpec& overlap :
+             {OverlapSpec{.reduce_scatter = false, .all_gather = false},
+              OverlapSpec{.all_reduce = false, .all_gather = false},
+              OverlapSpec{.all_reduce = false, .reduce_scatter = false},
+              OverlapSpec{.prefetch_depth = 5}}) {
+          RunSpec other = base;
+          other.overlap = overlap;
+          EXPECT_EQ(bits_of(other, reference), expected) << grid.name();
+        }
+      }
+    }
+  }
+}
+
+/// Products of fewer rows may round otherwise: near, not equal.
+TEST(Grids, ForwardInChunksIsOneRanks) {
+  set_intra_op_threads(1);
+  const RunSpec run = testing::run_of(with_dropout(testing::tiny_llama()), 12);
+  const VerifyReference reference = make_reference(run, kSteps, random_samples(run));
+  for (const int chunks : {2, 3, 1000}) {
+    RunSpec split = with_grid(run, GridShape(3, 2, 1, 1), 1);
+    split.overlap.forward_chunks = chunks;
+    const VerifyResult r = verify(split, reference);
+    EXPECT_TRUE(r.passes(verify_tolerance(Precision::kFp32)))
+        << chunks << " chunks: loss " << r.loss_difference << ", gradient " << r.gradient_difference
+        << ", tensor " << r.tensor_difference << " at " << r.worst_tensor;
+  }
+}
+
 TEST(Grids, Bf16StaysNearOneRank) {
   set_intra_op_threads(1);
   RunSpec run = testing::run_of(with_dropout(testing::tiny_gpt()), 12);

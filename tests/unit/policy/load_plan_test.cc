@@ -42,6 +42,15 @@ TEST(LoadPlan, EveryElementWantedIsHeldBySomebodyGiven) {
   }
 }
 
+TEST(LoadPlan, ALayoutThatIsNoneOfTheWritersGridNeedsEverybody) {
+  // Two parts among the reader's four ranks over x; the writer has one, or three.
+  const TensorLayout shared{{8, 9}, {{{Axis::kX}, 2}, {{}, 0}}};
+  const LoadItem wanted{&shared, Region{{{0, 1}, {0, 9}}}};
+  EXPECT_THAT(plan_load({&wanted, 1}, Grid(GridShape(1, 1, 2, 1)), true), SizeIs(2));
+  EXPECT_THAT(plan_load({&wanted, 1}, Grid(GridShape(3, 1, 1, 1)), true), SizeIs(3));
+  EXPECT_THAT(plan_load({&wanted, 1}, Grid(GridShape(4, 1, 1, 1)), true), ElementsAre(0, 1));
+}
+
 TEST(LoadPlan, NothingWantedNeedsNobody) {
   const LoadItem empty{&kLinear, Region{{{4, 4}, {0, 9}}}};
   EXPECT_THAT(plan_load({&empty, 1}, Grid(GridShape(2, 2, 1, 1)), false), IsEmpty());

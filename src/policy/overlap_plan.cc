@@ -1,0 +1,41 @@
+#include "policy/overlap_plan.h"
+
+#include <algorithm>
+
+namespace fourfold {
+namespace {
+
+std::string name_of(const LinearSpec& linear) { return weight_specs(linear).front().name; }
+
+/// The matrices of a block's forward pass, in order; backward uses them from the last to the first.
+std::vector<std::string> names_of(const BlockLayers& block) {
+  return {name_of(block.qkv), name_of(block.projection), name_of(block.up), name_of(block.down)};
+}
+
+void append(std::vector<std::string>& to, const std::vector<std::string>& more) {
+  to.insert(to.end(), more.begin(), more.end());
+}
+
+}  // namespace
+
+OverlapPlan overlap_plan(const ModelLayers& layers, const std::vector<bool>& recompute) {
+  OverlapPlan plan;
+  plan.forward.push_back(token_table_spec(layers.embedding).name);
+  if (!layers.embedding.position_name.empty()) {
+    plan.forward.push_back(position_table_spec(layers.embedding).name);
+  }
+  for (const BlockLayers& block : layers.blocks) append(plan.forward, names_of(block));
+  plan.forward.push_back(layers.head ? layers.head->name : plan.forward.front());
+
+  // The head's weight serves forward and backward at once; the embedding's backward needs none.
+  plan.step = plan.forward;
+  for (std::size_t i = layers.blocks.size(); i-- > 0;) {
+    std::vector<std::string> names = names_of(layers.blocks[i]);
+    if (i < recompute.size() && recompute[i]) append(plan.step, names);
+    std::reverse(names.begin(), names.end());
+    append(plan.step, names);
+  }
+  return plan;
+}
+
+}  // namespace fourfold

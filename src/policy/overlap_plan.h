@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "policy/model_layers.h"
+
+namespace fourfold {
+
+/// In which order one micro-batch uses the matrices that are stored over z, each by the name of its
+/// first parameter: what is gathered next is known long before it is needed.
+struct OverlapPlan {
+  std::vector<std::string> forward;  ///< Of an evaluation.
+  std::vector<std::string> step;     ///< Of forward and backward.
+};
+
+/// `recompute`: of each block, whether backward runs its forward again.
+OverlapPlan overlap_plan(const ModelLayers& layers, const std::vector<bool>& recompute);
+
+}  // namespace fourfold
