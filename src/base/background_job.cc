@@ -1,15 +1,26 @@
 #include "base/background_job.h"
 
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "base/clock.h"
 
 namespace fourfold {
 
-BackgroundJob::BackgroundJob(std::function<void()> work)
-    : work_(std::move(work)), thread_([this] { run(); }) {}
+BackgroundJob::BackgroundJob(std::function<void()> work) : work_(std::move(work)) {
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    error_ = Error(ErrorKind::kInternal, std::string("no thread can be made: ") + error.what(),
+                   "raise the limit of processes (ulimit -u)");
+    ended_ = true;
+  }
+}
 
-BackgroundJob::~BackgroundJob() { thread_.join(); }
+BackgroundJob::~BackgroundJob() {
+  if (thread_.joinable()) thread_.join();
+}
 
 bool BackgroundJob::ended_within(std::chrono::milliseconds time) {
   std::unique_lock lock(mutex_);

@@ -11,8 +11,8 @@
 
 namespace fourfold {
 
-/// Work in a thread of its own, from construction on. What it throws is kept as its error. The
-/// destructor waits for its end.
+/// Work in a thread of its own, from construction on. What it throws is kept as its error, as is
+/// that no thread can be had. The destructor waits for its end.
 class BackgroundJob {
  public:
   explicit BackgroundJob(std::function<void()> work);

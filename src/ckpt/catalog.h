@@ -16,6 +16,7 @@ namespace fourfold {
 
 inline constexpr const char* kCurrentName = "CURRENT";
 inline constexpr const char* kAbandonedPrefix = "abandoned-";
+inline constexpr const char* kRunIdName = "RUN_ID";
 inline constexpr const char* kProbePrefix = ".probe-";  ///< Files of check_shared_folder.
 
 struct Catalog {

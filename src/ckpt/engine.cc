@@ -1,13 +1,15 @@
 #include "ckpt/engine.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <utility>
 
 #include "base/check.h"
 #include "base/fault_point.h"
+#include "ckpt/agree.h"
 #include "ckpt/shard_image.h"
-#include "ckpt/surviving_copies.h"
 
 namespace fourfold {
 namespace {
@@ -39,6 +41,7 @@ struct CheckpointEngine::Snapshot {
   double held_before = 0;
   FileRecord record;
   double copy_seconds = 0;
+  bool outlives = false;                ///< The copy is a file that the next start would find.
   std::unique_ptr<BackgroundJob> copy;  // Last: it uses the members above.
 };
 
@@ -49,24 +52,30 @@ CheckpointEngine::CheckpointEngine(Communicator& world, CheckpointStore& store,
       options_(std::move(options)),
       log_(std::move(log)),
       agreement_(agree_on_save(world, state).value()),
-      folder_(private_copies_folder(options_.memory_dir, store.dir())),
-      committed_step_(options_.committed) {
-  if (!folder_.empty()) remove_copies(folder_, world.rank(), world.size());
+      folder_(private_copies_folder(options_.memory_dir, store.run_id(), store.dir())),
+      origin_{store.run_id(), std::to_string(broadcast_numbers(world, {draw_number()})[0]),
+              options_.base, options_.committed} {
+  // A rank that cannot remove its old copies cannot make new ones either: nothing is lost with it.
+  const auto failed = run_together(world, [&] {
+    if (!folder_.empty()) remove_copies(memory_, folder_, world.rank(), world.size());
+  });
+  if (failed) folder_.clear();
   if (options_.async && !options_.memory_dir.empty() && folder_.empty()) {
-    log_.warning("{} cannot be used: copies of the state will not outlive this process",
-                 options_.memory_dir);
+    said_lost_ = true;
+    log_.warning("{} cannot be used{}: copies of the state will not outlive this process",
+                 options_.memory_dir, failed ? fmt::format(" ({})", failed->what()) : "");
   }
 }
 
 CheckpointEngine::~CheckpointEngine() = default;
 
 int CheckpointEngine::free_buffer() const {
-  std::array<bool, kBuffers> used{};
+  std::array<bool, kCopies> used{};
   for (const auto& snapshot : {waiting_, writing_, committed_}) {
     if (snapshot) used[static_cast<std::size_t>(snapshot->buffer)] = true;
   }
   const auto free = std::find(used.begin(), used.end(), false);
-  FF_CHECK(free != used.end(), "all {} buffers are in use", kBuffers);
+  FF_CHECK(free != used.end(), "all {} buffers are in use", kCopies);
   return static_cast<int>(free - used.begin());
 }
 
@@ -77,26 +86,31 @@ std::shared_ptr<CheckpointEngine::Snapshot> CheckpointEngine::begin_copy(
   snapshot->buffer = free_buffer();
   snapshot->held_before = held_seconds_;
   Snapshot& s = *snapshot;
-  s.copy = std::make_unique<BackgroundJob>(
-      [this, &s, passage = ++snapshots_, committed = committed_step_] {
-        fault_point("ckpt.snapshot", world_.rank(), passage);
-        copy(s, committed);
-      });
+  s.meta.scalars[kSessionScalar] = origin_.session;
+  s.copy = std::make_unique<BackgroundJob>([this, &s, passage = ++snapshots_, origin = origin_] {
+    fault_point("ckpt.snapshot", world_.rank(), passage);
+    copy(s, origin);
+  });
   return snapshot;
 }
 
-void CheckpointEngine::copy(Snapshot& s, std::int64_t committed) {
+void CheckpointEngine::copy(Snapshot& s, const CopyOrigin& origin) {
   const int rank = world_.rank();
   const double began = clock_.seconds();
   const auto metadata = tensor_file_metadata(s.meta.step, rank);
   SnapshotBuffer& buffer = buffers_[static_cast<std::size_t>(s.buffer)];
-  if (!folder_.empty()) forget_copy(folder_, rank, s.buffer);
+  if (!folder_.empty()) forget_copy(memory_, folder_, rank, s.buffer);
   buffer.reserve(tensor_file_bytes(agreement_.sources, metadata),
                  folder_.empty() ? "" : copy_path(folder_, rank, s.buffer));
   s.record = fill_image(agreement_.sources, metadata, dense_file_name(rank), buffer.data());
   s.copy_seconds = clock_.seconds() - began;
   if (buffer.path().empty()) return;
-  describe_copy(folder_, rank, s.buffer, s.meta, s.record, agreement_.tensors, committed);
+  try {
+    describe_copy(memory_, folder_, rank, s.buffer, origin, s.meta, s.record, agreement_.tensors);
+    s.outlives = true;
+  } catch (const Error&) {
+    // The next start will not know the copy; this checkpoint is as good.
+  }
 }
 
 void CheckpointEngine::begin_write(std::shared_ptr<Snapshot> snapshot) {
@@ -110,7 +124,7 @@ void CheckpointEngine::begin_write(std::shared_ptr<Snapshot> snapshot) {
                     buffers_[static_cast<std::size_t>(s.buffer)].data());
         return s.record;
       },
-      options_.retention);
+      options_.save);
 }
 
 void CheckpointEngine::save(const CheckpointMeta& meta) {
@@ -126,18 +140,20 @@ void CheckpointEngine::save(const CheckpointMeta& meta) {
   }
 }
 
-void CheckpointEngine::save_and_wait(const CheckpointMeta& meta) {
+void CheckpointEngine::save_and_wait(CheckpointMeta meta) {
   const double held_before = held_seconds_;
   const int rank = world_.rank();
-  const auto task = store_.begin_save(
+  meta.scalars[kSessionScalar] = origin_.session;
+  task_ = store_.begin_save(
       rank, meta, agreement_,
-      [this, &meta, rank](const std::string& folder) {
+      [this, step = meta.step, rank](const std::string& folder) {
         return write_tensor_file(store_.fs(), folder, dense_file_name(rank), agreement_.sources,
-                                 tensor_file_metadata(meta.step, rank));
+                                 tensor_file_metadata(step, rank));
       },
-      options_.retention);
-  task->finish(world_);
-  reports_.push_back({task->report(), /*copy_seconds=*/0, -held_before});
+      options_.save);
+  task_->finish(world_);
+  reports_.push_back({task_->report(), /*copy_seconds=*/0, -held_before});
+  task_.reset();
 }
 
 void CheckpointEngine::before_update() {
@@ -172,7 +188,11 @@ void CheckpointEngine::end_write() {
   reports_.push_back({report, writing_->copy_seconds, -writing_->held_before});
   if (!report.error) {
     committed_ = writing_;
-    committed_step_ = writing_->meta.step.value;
+    origin_.committed = writing_->meta.step.value;
+  }
+  if (!folder_.empty() && !writing_->outlives && !std::exchange(said_lost_, true)) {
+    log_.warning("{} has no room for copies of the state: they will not outlive this process",
+                 options_.memory_dir);
   }
   writing_.reset();
   task_.reset();
@@ -193,9 +213,20 @@ double CheckpointEngine::take_held_seconds() {
   return held_seconds_ - std::exchange(held_seconds_taken_, held_seconds_);
 }
 
+bool CheckpointEngine::ends_within(std::chrono::milliseconds time) {
+  for (const auto& snapshot : {copying_, waiting_, writing_}) {
+    if (snapshot && !snapshot->copy->ended_within(time)) return false;
+  }
+  return !task_ || task_->ended_within(time);
+}
+
 void CheckpointEngine::forget_copies() {
   if (folder_.empty()) return;
-  remove_copies(folder_, world_.rank(), world_.size());
+  try {
+    remove_copies(memory_, folder_, world_.rank(), world_.size());
+  } catch (const Error& error) {
+    log_.warning("{}", error.what());  // All is on the disk: no reason to fail.
+  }
   std::error_code not_empty;  // Before the last rank's call.
   std::filesystem::remove(folder_, not_empty);
 }

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "ckpt/snapshot_buffer.h"
 #include "ckpt/store.h"
+#include "ckpt/surviving_copies.h"
 
 namespace fourfold {
 
@@ -17,8 +18,10 @@ struct EngineOptions {
   bool async = true;
   /// A memory file system for the copies, which then outlive the process; empty: own memory.
   std::string memory_dir = {};
-  Retention retention = {};
-  /// The newest step on the disk when the engine begins; -1: none.
+  SaveOptions save = {};
+  /// The checkpoint that the run goes on from, by its timeline_name(), and its step; empty and -1:
+  /// none.
+  std::string base = {};
   std::int64_t committed = -1;
 };
 
@@ -26,7 +29,9 @@ struct EngineOptions {
 struct EngineReport {
   SaveReport save;
   double copy_seconds = 0;  ///< This rank's.
-  double held_seconds = 0;  ///< What this rank's main thread spent on it.
+  /// What this rank's main thread spent on checkpoints from its save() on: with two on their way,
+  /// both count what is spent on either.
+  double held_seconds = 0;
 };
 
 /// Takes checkpoints of a state while training goes on (docs/checkpoint_format.md, Two levels):
@@ -63,18 +68,20 @@ class CheckpointEngine {
   std::vector<EngineReport> take_reports();
   /// The seconds that the main thread spent here since the last call.
   double take_held_seconds();
+  /// Whether what this rank does in the background ends within that time: a process cannot leave
+  /// before. For a run that fails. Not collective.
+  bool ends_within(std::chrono::milliseconds time);
+
   /// Removes the copies that outlive the process: for a run that has ended well.
   void forget_copies();
 
  private:
   struct Snapshot;
-  static constexpr int kBuffers = 3;
-
   void advance(std::chrono::milliseconds patience);
   void wait_for_copy();
-  void save_and_wait(const CheckpointMeta& meta);
+  void save_and_wait(CheckpointMeta meta);
   std::shared_ptr<Snapshot> begin_copy(const CheckpointMeta& meta);
-  void copy(Snapshot& snapshot, std::int64_t committed);
+  void copy(Snapshot& snapshot, const CopyOrigin& origin);
   void begin_write(std::shared_ptr<Snapshot> snapshot);
   void end_write();
   int free_buffer() const;
@@ -84,11 +91,13 @@ class CheckpointEngine {
   EngineOptions options_;
   Log log_;
   SteadyClock clock_;
+  PosixFs memory_;
   SaveAgreement agreement_;
   std::string folder_;  ///< Of the copies that outlive the process; empty: there are none.
-  std::array<SnapshotBuffer, kBuffers> buffers_;
+  std::array<SnapshotBuffer, kCopies> buffers_;
   long snapshots_ = 0;
-  std::int64_t committed_step_;
+  CopyOrigin origin_;       ///< Of what is saved now.
+  bool said_lost_ = false;  ///< That copies will not outlive the process.
 
   std::shared_ptr<Snapshot> copying_;    ///< Until the copy has been waited for.
   std::shared_ptr<Snapshot> waiting_;    ///< For the disk.

@@ -56,7 +56,7 @@ const char* doing(int stage) {
 }  // namespace
 
 SaveTask::SaveTask(Fs& fs, std::string dir, int rank, long passage, CheckpointMeta meta,
-                   const SaveAgreement& agreement, WriteFile write, const Retention& retention,
+                   const SaveAgreement& agreement, WriteFile write, const SaveOptions& options,
                    Log log)
     : fs_(fs),
       dir_(std::move(dir)),
@@ -65,7 +65,7 @@ SaveTask::SaveTask(Fs& fs, std::string dir, int rank, long passage, CheckpointMe
       meta_(std::move(meta)),
       agreement_(agreement),
       write_(std::move(write)),
-      retention_(retention),
+      options_(options),
       log_(std::move(log)) {
   report_.id = {meta_.step, 0};
   begin(Stage::kPrepare, rank_ == 0, [this] {
@@ -86,12 +86,21 @@ void SaveTask::begin(Stage stage, bool mine, std::function<void()> work) {
 
 bool SaveTask::advance(Communicator& world, std::chrono::milliseconds patience) {
   if (stage_ == Stage::kOver) return true;
-  // The least of the ranks that still work, or none.
+  // The least of the ranks that still work, or none; and whether one has waited for too long.
   constexpr std::int32_t kNobody = std::numeric_limits<std::int32_t>::max();
-  std::int32_t working = !job_ || job_->ended_within(patience) ? kNobody : rank_;
-  world.all_reduce({&working, 1, DType::kI32}, ReduceOp::kMin).wait_host();
-  if (working != kNobody) {
-    say_if_slow(working);
+  const bool late = options_.timeout_seconds > 0 && stage_seconds() > options_.timeout_seconds;
+  std::int32_t least[] = {ended_within(patience) ? kNobody : rank_, late ? 0 : 1};
+  world.all_reduce({least, 2, DType::kI32}, ReduceOp::kMin).wait_host();
+  if (least[0] != kNobody && least[1] == 0) {
+    throw Error(ErrorKind::kData,
+                fmt::format("{} the checkpoint of step {} is given up: rank {} has not ended in "
+                            "{:.0f} s",
+                            doing(static_cast<int>(stage_)), meta_.step.value, least[0],
+                            options_.timeout_seconds),
+                "look at its disk; checkpoint.timeout_seconds is the limit");
+  }
+  if (least[0] != kNobody) {
+    say_if_slow(least[0]);
     return false;
   }
   const auto failed = agree(world, job_ ? job_->error() : std::nullopt);
@@ -123,10 +132,10 @@ void SaveTask::next(Communicator& world, std::optional<Error> failed) {
     begin_write(world);
   } else if (ended == Stage::kWrite) {
     begin_commit(world);
-  } else if (retention_.keep_latest > 0) {
+  } else if (options_.retention.keep_latest > 0) {
     begin(Stage::kRetain, rank_ == 0, [this] {
       fault_point("ckpt.retain", rank_, passage_);
-      remove_older(fs_, dir_, retention_);
+      remove_older(fs_, dir_, options_.retention);
     });
   }
   if (stage_ != Stage::kOver) return;
@@ -177,11 +186,17 @@ void SaveTask::begin_commit(Communicator& world) {
 
 void SaveTask::begin_clean_up(const Error& error) {
   report_.error = error;
-  begin(Stage::kCleanUp, rank_ == 0, [this] { remove_checkpoint(fs_, dir_, report_.id.folder()); });
+  begin(Stage::kCleanUp, rank_ == 0, [this] {
+    // A commit may fail after its last rename: then this is the newest checkpoint, and whole.
+    if (read_catalog(fs_, dir_).current == report_.id) return;
+    remove_checkpoint(fs_, dir_, report_.id.folder());
+  });
 }
 
+double SaveTask::stage_seconds() const { return SteadyClock().seconds() - stage_began_; }
+
 void SaveTask::say_if_slow(std::int32_t slowest_rank) {
-  const double seconds = SteadyClock().seconds() - stage_began_;
+  const double seconds = stage_seconds();
   if (rank_ != 0 || seconds < slow_after_) return;
   slow_after_ *= 2;
   log_.warning("{} the checkpoint of step {} takes {:.0f} s so far; rank {} has not ended",

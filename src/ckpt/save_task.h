@@ -17,7 +17,13 @@
 
 namespace fourfold {
 
-/// What became of a save; the same on every rank, but for the times.
+struct SaveOptions {
+  Retention retention = {};
+  double timeout_seconds = 0;  ///< Of a stage; 0: as long as it takes.
+};
+
+/// What became of a save; the same on every rank. What later stages find out is not set where an
+/// earlier one failed.
 struct SaveReport {
   CheckpointId id;
   std::optional<Error> error;  ///< Why nothing was saved.
@@ -39,14 +45,18 @@ class SaveTask {
 
   /// `agreement` and `fs` outlive the task. `passage` is what fault points count. Begins at once.
   SaveTask(Fs& fs, std::string dir, int rank, long passage, CheckpointMeta meta,
-           const SaveAgreement& agreement, WriteFile write, const Retention& retention, Log log);
+           const SaveAgreement& agreement, WriteFile write, const SaveOptions& options, Log log);
 
   /// Goes on to the next stage where all ranks have ended theirs, having waited for this rank's at
-  /// most that long. Whether all is over. Collective: a few numbers.
+  /// most that long. Whether all is over. Collective: a few numbers. Throws Error (kData) on all
+  /// ranks, that names one, where a stage takes longer than the limit; the work goes on then.
   bool advance(Communicator& world, std::chrono::milliseconds patience);
 
   /// advance() to the end, with growing patience: the ranks' sign of life while files are written.
   void finish(Communicator& world);
+
+  /// Whether this rank's work has ended, after waiting for it at most that long.
+  bool ended_within(std::chrono::milliseconds time) { return !job_ || job_->ended_within(time); }
 
   /// What came of it, once advance() has said so.
   const SaveReport& report() const { return report_; }
@@ -60,6 +70,7 @@ class SaveTask {
   void begin_write(Communicator& world);
   void begin_commit(Communicator& world);
   void begin_clean_up(const Error& error);
+  double stage_seconds() const;
   void say_if_slow(std::int32_t slowest_rank);
   std::string folder() const;
 
@@ -70,7 +81,7 @@ class SaveTask {
   CheckpointMeta meta_;
   const SaveAgreement& agreement_;
   WriteFile write_;
-  Retention retention_;
+  SaveOptions options_;
   Log log_;
 
   Stage stage_ = Stage::kOver;

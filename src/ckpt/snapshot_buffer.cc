@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,9 +20,21 @@ namespace {
 
 constexpr std::int64_t kPage = static_cast<std::int64_t>(kDirectAlignment);
 
+/// Whether a file of that size leaves a tenth of the file system to others, who die of a memory
+/// file system that is full.
+bool has_room(const std::string& folder, std::int64_t bytes) {
+  struct statvfs info{};
+  if (::statvfs(folder.c_str(), &info) != 0) return false;
+  const auto block = static_cast<std::int64_t>(info.f_frsize);
+  const std::int64_t free = static_cast<std::int64_t>(info.f_bavail) * block;
+  const std::int64_t total = static_cast<std::int64_t>(info.f_blocks) * block;
+  return bytes <= free - total / 10;
+}
+
 /// The mapping of a file of that size; null where it cannot be had. The file's room is taken before
 /// it is mapped: a memory file system that is full would end the process at a store.
 void* map_file(const std::string& path, std::int64_t bytes) {
+  if (!has_room(parent_path(path), bytes)) return nullptr;
   const FileHandle file(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (file.get() < 0) return nullptr;
   const bool roomy =
@@ -64,13 +77,14 @@ void SnapshotBuffer::reserve(std::int64_t bytes, const std::string& path) {
   capacity_ = rounded;
 }
 
-std::string private_copies_folder(const std::string& memory_dir,
+std::string private_copies_folder(const std::string& memory_dir, const std::string& run_id,
                                   const std::string& checkpoints_dir) {
-  if (memory_dir.empty()) return "";
-  const std::string absolute = std::filesystem::absolute(checkpoints_dir).lexically_normal();
+  std::error_code no_folder;
+  const auto absolute = std::filesystem::absolute(checkpoints_dir, no_folder);
+  if (memory_dir.empty() || no_folder) return "";
+  const std::string name = run_id + absolute.lexically_normal().string();
   const std::string path = join_path(
-      memory_dir,
-      fmt::format("fourfold-{}-{:08x}", ::geteuid(), crc32c(absolute.data(), absolute.size())));
+      memory_dir, fmt::format("fourfold-{}-{:08x}", ::geteuid(), crc32c(name.data(), name.size())));
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return "";
   struct stat info{};
   const bool own = ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) &&

@@ -17,8 +17,9 @@ class SnapshotBuffer {
   ~SnapshotBuffer();
 
   /// Room for at least so many bytes, whose content is undefined; what is there is kept where it is
-  /// large enough. With an empty path, or where a file cannot be had (no such folder, no room), in
-  /// memory of the process. Throws Error (kData) where there is no memory either.
+  /// large enough. With an empty path, or where a file cannot be had (no such folder, or not enough
+  /// room beside what others may need), in memory of the process. Throws Error (kData) where there
+  /// is no memory either.
   void reserve(std::int64_t bytes, const std::string& path);
 
   std::byte* data() const { return data_; }
@@ -35,10 +36,10 @@ class SnapshotBuffer {
 };
 
 /// The folder for the copies of a run's state in a memory file system, the same for each start of
-/// the run by this user; made where it is not there. Only this user can look into it, though
-/// everybody may write to the memory file system. Empty where that cannot be: no such file system,
-/// or something of another user's in its place.
-std::string private_copies_folder(const std::string& memory_dir,
+/// the run (by its id and its folder) by this user; made where it is not there. Only this user can
+/// look into it, though everybody may write to the memory file system. Empty where that cannot be:
+/// no such file system, or something of another user's in its place.
+std::string private_copies_folder(const std::string& memory_dir, const std::string& run_id,
                                   const std::string& checkpoints_dir);
 
 }  // namespace fourfold

@@ -45,8 +45,9 @@ struct StateTensor {
   /// same order (for instance the bits of the axes they stand along): small tensors of one set are
   /// then spread evenly. Below 0: unknown, they are spread by a hash of their names.
   int replica_set = -1;
-  /// How any grid splits the tensor; lives as long as this. A load then opens only the files of
-  /// ranks that held what it wants; without it, it looks through all of them.
+  /// How the tensor is split over a grid; lives as long as this. A load then opens the files of
+  /// ranks that held what it wants first, and the others only for what those do not have; without
+  /// it, it looks through all of them.
   const TensorLayout* layout = nullptr;
   /// Loading: a checkpoint without this tensor is no error, `loaded` says whether it was there (for
   /// a weight that can be had from its master).

@@ -24,6 +24,9 @@ struct Loaded {
   std::vector<std::string> skipped;  ///< Newer checkpoints that were passed over, with the reason.
 };
 
+/// A number that no other start of any run has drawn.
+std::int64_t draw_number();
+
 /// The checkpoints of a run: a folder that all ranks see. Calls that take a communicator are
 /// collective over it and give the same answer on all of its ranks, also when only one of them
 /// failed: its error then begins with its rank. docs/checkpoint_format.md has the format and the
@@ -52,7 +55,7 @@ class CheckpointStore {
   /// Not collective itself. Only one is under way at a time; the store outlives it.
   std::unique_ptr<SaveTask> begin_save(int rank, const CheckpointMeta& meta,
                                        const SaveAgreement& agreement, SaveTask::WriteFile write,
-                                       const Retention& retention);
+                                       const SaveOptions& options);
 
   /// Fills the tensors' regions from the newest usable checkpoint, written on any grid. A damaged
   /// one is passed over, by all ranks together and with a warning; those newer than the one taken
@@ -70,6 +73,10 @@ class CheckpointStore {
 
   Fs& fs() { return fs_; }
   const std::string& dir() const { return dir_; }
+  const Log& log() const { return log_; }
+  /// What tells the run from any other that had, has or will have the same folder; made by the
+  /// first check_shared_folder of the folder, kept in it, and empty before.
+  const std::string& run_id() const { return run_id_; }
 
  private:
   Result<Loaded> load_first_usable(Communicator& world, std::span<StateTensor> tensors,
@@ -80,6 +87,7 @@ class CheckpointStore {
   Fs& fs_;
   std::string dir_;
   Log log_;
+  std::string run_id_;
   long saves_ = 0;  ///< Saves begun so far: the passage that fault points count.
 };
 

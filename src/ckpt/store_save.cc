@@ -5,9 +5,9 @@ namespace fourfold {
 std::unique_ptr<SaveTask> CheckpointStore::begin_save(int rank, const CheckpointMeta& meta,
                                                       const SaveAgreement& agreement,
                                                       SaveTask::WriteFile write,
-                                                      const Retention& retention) {
+                                                      const SaveOptions& options) {
   return std::make_unique<SaveTask>(fs_, dir_, rank, ++saves_, meta, agreement, std::move(write),
-                                    retention, log_);
+                                    options, log_);
 }
 
 Result<SaveReport> CheckpointStore::save(Communicator& world, const CheckpointMeta& meta,
@@ -22,7 +22,7 @@ Result<SaveReport> CheckpointStore::save(Communicator& world, const CheckpointMe
         return write_tensor_file(fs_, folder, dense_file_name(rank), agreement.value().sources,
                                  tensor_file_metadata(meta.step, rank));
       },
-      retention);
+      SaveOptions{.retention = retention});
   task->finish(world);
   if (task->report().error) return *task->report().error;
   return task->report();

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <limits>
 
 #include "base/crc32c.h"
 #include "ckpt/agree.h"
@@ -16,88 +15,121 @@
 namespace fourfold {
 namespace {
 
-constexpr int kMostCopies = 3;
-// What a note says beside a checkpoint's manifest.
-constexpr const char* kCommittedScalar = "copy.committed";
-constexpr const char* kConfigScalar = "copy.config";
-constexpr std::int64_t kNoStep = -1;
+// What a note says beside a checkpoint's manifest, among its scalars.
+constexpr const char* kRun = "copy.run";
+constexpr const char* kBase = "copy.base";
+constexpr const char* kCommitted = "copy.committed";
+constexpr const char* kConfig = "copy.config";
+constexpr std::int64_t kNone = -1;
 
 std::string note_path(const std::string& folder, int rank, int index) {
   return copy_path(folder, rank, index) + ".json";
 }
 
+std::string take_scalar(CheckpointMeta& meta, const char* name) {
+  const auto found = meta.scalars.find(name);
+  if (found == meta.scalars.end()) return "";
+  std::string value = std::move(found->second);
+  meta.scalars.erase(found);
+  return value;
+}
+
+std::int64_t number(const std::string& text, std::int64_t otherwise) {
+  std::from_chars(text.data(), text.data() + text.size(), otherwise);
+  return otherwise;
+}
+
 /// A copy that its note says is whole.
 struct Copy {
-  std::int64_t step = kNoStep;
-  std::int64_t committed = kNoStep;
   std::string path;
+  CopyOrigin origin;
   Manifest note;
+  std::int64_t step() const { return note.id.step.value; }
+  std::int64_t session() const { return number(origin.session, kNone); }
 };
 
+/// A note that cannot be read is none: nobody may stay behind because of it.
 std::optional<Copy> read_note(const Fs& fs, const std::string& folder, int rank, int index,
-                              const CheckpointMeta& expected) {
+                              const std::string& run, const CheckpointMeta& expected) try {
   const std::string path = note_path(folder, rank, index);
   if (!fs.exists(path)) return std::nullopt;
-  auto note = parse_manifest(read_file(fs, path, kMaxManifestBytes));
-  if (!note || note.value().files.size() != 1) return std::nullopt;
-  Copy copy{note.value().id.step.value, kNoStep, copy_path(folder, rank, index),
-            std::move(note.value())};
+  Copy copy{copy_path(folder, rank, index),
+            {},
+            parse_manifest(read_file(fs, path, kMaxManifestBytes)).value()};
   CheckpointMeta& meta = copy.note.meta;
-  if (meta.model_hash != expected.model_hash || meta.grid != expected.grid ||
-      meta.order != expected.order || meta.zero != expected.zero ||
-      copy.note.files[0].name != dense_file_name(rank)) {
-    return std::nullopt;
-  }
-  const std::string committed = meta.scalars[kCommittedScalar];
-  std::from_chars(committed.data(), committed.data() + committed.size(), copy.committed);
-  meta.config_toml = meta.scalars[kConfigScalar];
-  meta.scalars.erase(kCommittedScalar);
-  meta.scalars.erase(kConfigScalar);
-  return copy;
+  copy.origin = {take_scalar(meta, kRun), meta.scalars[kSessionScalar], take_scalar(meta, kBase),
+                 number(take_scalar(meta, kCommitted), kNone)};
+  meta.config_toml = take_scalar(meta, kConfig);
+  const bool fits = copy.origin.run == run && meta.model_hash == expected.model_hash &&
+                    meta.grid == expected.grid && meta.order == expected.order &&
+                    meta.zero == expected.zero && copy.note.files.size() == 1 &&
+                    copy.note.files[0].name == dense_file_name(rank);
+  return fits ? std::optional<Copy>(std::move(copy)) : std::nullopt;
+} catch (const Error&) {
+  return std::nullopt;
 }
 
-/// The newest step that every rank has; none where there is no such step.
-std::int64_t newest_common(Communicator& world, const std::vector<Copy>& mine) {
-  std::array<std::int64_t, kMostCopies> steps;
-  steps.fill(kNoStep);
-  for (std::size_t i = 0; i < mine.size(); ++i) steps[i] = mine[i].step;
-  const auto all = gather_numbers(world, steps);
-  std::sort(steps.rbegin(), steps.rend());
-  for (const std::int64_t step : steps) {
-    bool common = step != kNoStep;
-    for (std::size_t first = 0; first < all.size(); first += kMostCopies) {
-      common = common && std::count(&all[first], &all[first] + kMostCopies, step) > 0;
+/// Step and session of each of a rank's copies.
+using Labels = std::array<std::int64_t, 2 * kCopies>;
+
+/// Those that every rank has, newest first.
+std::vector<std::pair<std::int64_t, std::int64_t>> common_copies(Communicator& world,
+                                                                 const std::vector<Copy>& mine) {
+  Labels labels;
+  labels.fill(kNone);
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    labels[2 * i] = mine[i].step();
+    labels[2 * i + 1] = mine[i].session();
+  }
+  const auto all = gather_numbers(world, labels);
+  std::vector<std::pair<std::int64_t, std::int64_t>> common;
+  for (std::size_t i = 0; i < labels.size(); i += 2) {
+    if (labels[i] == kNone) continue;
+    bool everywhere = true;
+    for (std::size_t rank = 0; rank < all.size(); rank += labels.size()) {
+      bool here = false;
+      for (std::size_t k = rank; k < rank + labels.size(); k += 2) {
+        here = here || (all[k] == labels[i] && all[k + 1] == labels[i + 1]);
+      }
+      everywhere = everywhere && here;
     }
-    if (common) return step;
+    if (everywhere) common.emplace_back(labels[i], labels[i + 1]);
   }
-  return kNoStep;
+  std::sort(common.rbegin(), common.rend());
+  return common;
 }
 
-/// The newest step on the disk, as rank 0 finds it.
-std::int64_t newest_on_disk(Communicator& world, CheckpointStore& store) {
-  std::int64_t newest = kNoStep;
-  // What cannot be read here will be heard of by the load.
-  const auto failed = run_on_first(world, [&] {
-    const Catalog catalog = read_catalog(store.fs(), store.dir());
-    for (const CheckpointId& id : catalog.complete) newest = std::max(newest, id.step.value);
-  });
-  if (failed) return std::numeric_limits<std::int64_t>::max();
-  return broadcast_numbers(world, {newest})[0];
+/// Whether a copy goes on from the newest checkpoint on the disk, on which that of step `committed`
+/// once was.
+bool goes_on(const Fs& fs, const std::string& dir, const Copy& copy, std::int64_t committed) {
+  const Catalog catalog = read_catalog(fs, dir);
+  if (!catalog.has_history()) return copy.origin.base.empty() && committed == kNone;
+  // Somebody may have taken the run back to before what was on the disk.
+  if (catalog.complete.empty()) return false;
+  const CheckpointId newest = catalog.complete.back();
+  if (newest.step.value >= copy.step() || newest.step.value < committed) return false;
+  const auto manifest = read_manifest(fs, join_path(dir, newest.folder()));
+  if (!manifest) return false;
+  const auto& scalars = manifest.value().meta.scalars;
+  const auto session = scalars.find(kSessionScalar);
+  return (session != scalars.end() && session->second == copy.origin.session) ||
+         timeline_name(newest, manifest.value().meta) == copy.origin.base;
 }
 
-/// Maps a copy, and finds it to be what was copied.
-void map_copy(const Copy& copy, SnapshotBuffer& buffer) {
+/// Reads a copy, and finds it to be what was copied.
+void read_copy(const Fs& fs, const Copy& copy, SnapshotBuffer& buffer) {
   const FileRecord& record = copy.note.files[0];
-  buffer.reserve(record.size, copy.path);
+  const auto file = fs.open(copy.path);
+  if (file->size() < record.size) throw Error(ErrorKind::kData, copy.path + " is cut short");
+  buffer.reserve(record.size, /*path=*/"");
+  file->read(0, buffer.data(), static_cast<std::size_t>(record.size));
   if (crc32c(buffer.data(), static_cast<std::size_t>(record.size)) != record.file_crc) {
     throw Error(ErrorKind::kData, copy.path + ": its checksum is wrong");
   }
 }
 
 Result<std::optional<CheckpointId>> write_copy(Communicator& world, CheckpointStore& store,
-                                               const Copy& copy) {
-  SnapshotBuffer buffer;
-  if (const auto damaged = run_together(world, [&] { map_copy(copy, buffer); })) return *damaged;
+                                               const Copy& copy, const SnapshotBuffer& buffer) {
   const FileRecord& record = copy.note.files[0];
   std::int64_t total = record.size;
   world.all_reduce({&total, 1, DType::kI64}, ReduceOp::kSum).wait_host();
@@ -107,7 +139,7 @@ Result<std::optional<CheckpointId>> write_copy(Communicator& world, CheckpointSt
                                        write_image(store.fs(), folder, record, buffer.data());
                                        return record;
                                      },
-                                     /*retention=*/{});
+                                     /*options=*/{});
   task->finish(world);
   if (task->report().error) return *task->report().error;
   return std::optional<CheckpointId>(task->report().id);
@@ -115,53 +147,69 @@ Result<std::optional<CheckpointId>> write_copy(Communicator& world, CheckpointSt
 
 }  // namespace
 
+std::string timeline_name(const CheckpointId& id, const CheckpointMeta& meta) {
+  const auto session = meta.scalars.find(kSessionScalar);
+  return id.folder() + "/" + (session == meta.scalars.end() ? "" : session->second);
+}
+
 std::string copy_path(const std::string& folder, int rank, int index) {
   return join_path(folder, fmt::format("rank-{:05}.{}.safetensors", rank, index));
 }
 
-void describe_copy(const std::string& folder, int rank, int index, const CheckpointMeta& meta,
-                   const FileRecord& record, const std::vector<ManifestTensor>& tensors,
-                   std::int64_t committed) {
+void describe_copy(Fs& fs, const std::string& folder, int rank, int index, const CopyOrigin& origin,
+                   const CheckpointMeta& meta, const FileRecord& record,
+                   const std::vector<ManifestTensor>& tensors) {
   Manifest note{{meta.step, 0}, meta, {record}, tensors};
-  note.meta.scalars[kCommittedScalar] = std::to_string(committed);
-  note.meta.scalars[kConfigScalar] = meta.config_toml;
-  PosixFs fs;
+  note.meta.scalars[kRun] = origin.run;
+  note.meta.scalars[kSessionScalar] = origin.session;
+  note.meta.scalars[kBase] = origin.base;
+  note.meta.scalars[kCommitted] = std::to_string(origin.committed);
+  note.meta.scalars[kConfig] = meta.config_toml;
   write_file_atomically(fs, note_path(folder, rank, index), manifest_text(note));
 }
 
-void forget_copy(const std::string& folder, int rank, int index) {
-  PosixFs().remove_file(note_path(folder, rank, index));
+void forget_copy(Fs& fs, const std::string& folder, int rank, int index) {
+  fs.remove_file(note_path(folder, rank, index));
 }
 
-void remove_copies(const std::string& folder, int rank, int ranks) {
-  PosixFs fs;
+void remove_copies(Fs& fs, const std::string& folder, int rank, int ranks) {
+  constexpr std::string_view kPrefix = "rank-";
   for (const std::string& name : fs.list(folder)) {
+    if (!name.starts_with(kPrefix)) continue;
     int owner = 0;
-    const char* digits = name.data() + std::string_view("rank-").size();
-    if (!name.starts_with("rank-")) continue;
-    std::from_chars(digits, name.data() + name.size(), owner);
+    std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), owner);
     if (owner == rank || owner >= ranks) fs.remove_file(join_path(folder, name));
   }
 }
 
 Result<std::optional<CheckpointId>> write_surviving_copies(Communicator& world,
-                                                           CheckpointStore& store,
+                                                           CheckpointStore& store, Fs& memory,
                                                            const std::string& folder,
                                                            const CheckpointMeta& expected) try {
-  const PosixFs fs;
   std::vector<Copy> mine;
-  for (int index = 0; !folder.empty() && index < kMostCopies; ++index) {
-    if (auto copy = read_note(fs, folder, world.rank(), index, expected)) {
+  for (int index = 0; !folder.empty() && index < kCopies; ++index) {
+    if (auto copy = read_note(memory, folder, world.rank(), index, store.run_id(), expected)) {
       mine.push_back(std::move(*copy));
     }
   }
-  const std::int64_t step = newest_common(world, mine);
-  if (step == kNoStep) return std::optional<CheckpointId>();
-  const auto copy =
-      std::find_if(mine.begin(), mine.end(), [&](const Copy& c) { return c.step == step; });
-  const std::int64_t there = newest_on_disk(world, store);
-  if (there >= step || there < copy->committed) return std::optional<CheckpointId>();
-  return write_copy(world, store, *copy);
+  std::int64_t committed = kNone;
+  for (const Copy& copy : mine) committed = std::max(committed, copy.origin.committed);
+  for (const auto& [step, session] : common_copies(world, mine)) {
+    const auto copy =
+        std::find_if(mine.begin(), mine.end(), [&, step = step, session = session](const Copy& c) {
+          return c.step() == step && c.session() == session;
+        });
+    std::int64_t wanted = 0;
+    const auto unknown = run_on_first(
+        world, [&] { wanted = goes_on(store.fs(), store.dir(), *copy, committed) ? 1 : 0; });
+    if (unknown || broadcast_numbers(world, {wanted})[0] == 0) continue;
+    SnapshotBuffer buffer;
+    const auto damaged = run_together(world, [&] { read_copy(memory, *copy, buffer); });
+    if (!damaged) return write_copy(world, store, *copy, buffer);
+    if (world.rank() == 0)
+      store.log().warning("a copy in memory is of no use: {}", damaged->what());
+  }
+  return std::optional<CheckpointId>();
 } catch (const Error& error) {
   return error;
 }

@@ -13,26 +13,45 @@ namespace fourfold {
 // Copies of the state in a memory file system that outlive the process that made them: what a run
 // that was killed while it wrote a checkpoint had copied is written by the next start of the run.
 
+/// Copies of a rank.
+inline constexpr int kCopies = 3;
+
+/// Which run and which start of it a state comes from: two states of one step may be of two pasts.
+struct CopyOrigin {
+  std::string run;      ///< CheckpointStore::run_id().
+  std::string session;  ///< Drawn anew by each start.
+  /// timeline_name() of the checkpoint that the session began with; empty: none.
+  std::string base;
+  std::int64_t committed = -1;  ///< The newest step on the disk when the copy was made; -1: none.
+};
+
+/// The member of a manifest's scalars that names the session that wrote it.
+inline constexpr const char* kSessionScalar = "session";
+
+/// A checkpoint and its past: the folder's name with the session that wrote it.
+std::string timeline_name(const CheckpointId& id, const CheckpointMeta& meta);
+
 /// The file of a rank's copy number `index`, an image of its tensor file.
 std::string copy_path(const std::string& folder, int rank, int index);
 
-/// Says of a copy, beside it, that it is whole, and of what. `committed`: the newest step that was
-/// on the disk then, -1 for none.
-void describe_copy(const std::string& folder, int rank, int index, const CheckpointMeta& meta,
-                   const FileRecord& record, const std::vector<ManifestTensor>& tensors,
-                   std::int64_t committed);
+/// Says of a copy, beside it, that it is whole, and of what.
+void describe_copy(Fs& fs, const std::string& folder, int rank, int index, const CopyOrigin& origin,
+                   const CheckpointMeta& meta, const FileRecord& record,
+                   const std::vector<ManifestTensor>& tensors);
 
 /// To be called before a copy is overwritten.
-void forget_copy(const std::string& folder, int rank, int index);
+void forget_copy(Fs& fs, const std::string& folder, int rank, int index);
 
 /// Removes a rank's copies, and those of ranks that the run no longer has.
-void remove_copies(const std::string& folder, int rank, int ranks);
+void remove_copies(Fs& fs, const std::string& folder, int rank, int ranks);
 
-/// Writes the newest state that all ranks have a whole copy of as a checkpoint, where the disk has
-/// none as new. Only what this run left: the same model and grid, and the disk not taken back
-/// meanwhile to before what it had then. Collective. Returns what was written.
+/// Writes the newest state that all ranks have a whole copy of as a checkpoint, if it goes on from
+/// the newest one on the disk: the same run, model and grid, written by the session that wrote that
+/// one or began with it. Collective. Returns what was written; a copy that is damaged or does not
+/// fit is passed over (with a word to the store's log). An Error where a good copy cannot be
+/// written: it is still there.
 Result<std::optional<CheckpointId>> write_surviving_copies(Communicator& world,
-                                                           CheckpointStore& store,
+                                                           CheckpointStore& store, Fs& memory,
                                                            const std::string& folder,
                                                            const CheckpointMeta& expected);
 

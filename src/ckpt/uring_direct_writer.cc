@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <exception>
+#include <cstring>
+#include <thread>
 
+#include "base/check.h"
 #include "ckpt/direct_writer.h"
 #include "ckpt/fs.h"
 
@@ -47,30 +49,21 @@ class UringWriter final : public DirectWriter {
 
   explicit UringWriter(int fd) : fd_(fd) {}
 
+  /// While a request is in flight the kernel reads the memory: nothing returns before all are back.
   int write_all(const std::byte* data, std::size_t size, std::int64_t offset) {
-    int failed = 0;
+    failed_ = 0;
     std::size_t given = 0;
-    unsigned in_flight = 0;
     for (Request& request : requests_) {
-      if (take(request, data, size, offset, given)) in_flight += submit(request, failed);
+      if (take(request, data, size, offset, given)) queue(request);
     }
-    while (in_flight > 0) {
-      io_uring_cqe* done = nullptr;
-      const int waited = ::io_uring_wait_cqe(&ring_, &done);
-      if (waited == -EINTR) continue;
-      // Requests that nobody can wait for may still read the memory: there is no going on.
-      if (waited != 0) std::terminate();
-      auto& request = *static_cast<Request*>(::io_uring_cqe_get_data(done));
-      const int result = done->res;
-      ::io_uring_cqe_seen(&ring_, done);
-      --in_flight;
-      advance(request, result, failed);
-      if (failed != 0) continue;
-      if (request.size > 0 || take(request, data, size, offset, given)) {
-        in_flight += submit(request, failed);
-      }
+    while (true) {
+      submit_queued();
+      if (in_flight_ == 0 && (queued_ == 0 || failed_ != 0)) return failed_;
+      if (in_flight_ == 0) continue;
+      Request& request = wait_for_one();
+      if (failed_ != 0) continue;
+      if (request.size > 0 || take(request, data, size, offset, given)) queue(request);
     }
-    return failed;
   }
 
   /// The next block of the whole; false where there is none.
@@ -83,25 +76,50 @@ class UringWriter final : public DirectWriter {
     return true;
   }
 
-  unsigned submit(Request& request, int& failed) {
-    io_uring_sqe* entry = ::io_uring_get_sqe(&ring_);
+  void queue(Request& request) {
+    io_uring_sqe* entry = ::io_uring_get_sqe(&ring_);  // There is one for each request.
     ::io_uring_prep_write(entry, fd_, request.data, static_cast<unsigned>(request.size),
                           static_cast<std::uint64_t>(request.offset));
     ::io_uring_sqe_set_data(entry, &request);
-    const int submitted = ::io_uring_submit(&ring_);
-    if (submitted == 1) return 1;
-    failed = submitted < 0 ? -submitted : EIO;
-    return 0;
+    ++queued_;
+  }
+
+  /// A kernel that is short of memory may take fewer now, and the rest once some are back.
+  void submit_queued() {
+    if (queued_ == 0 || failed_ != 0) return;
+    const int taken = ::io_uring_submit(&ring_);
+    if (taken >= 0) {
+      queued_ -= static_cast<unsigned>(taken);
+      in_flight_ += static_cast<unsigned>(taken);
+    } else if (taken == -EAGAIN || taken == -EBUSY || taken == -EINTR) {
+      std::this_thread::yield();
+    } else {
+      failed_ = -taken;
+    }
+  }
+
+  Request& wait_for_one() {
+    io_uring_cqe* done = nullptr;
+    int waited = -EINTR;
+    while (waited == -EINTR || waited == -EAGAIN) waited = ::io_uring_wait_cqe(&ring_, &done);
+    // Requests that nobody can wait for may still read the memory: there is no going on.
+    FF_CHECK(waited == 0, "io_uring cannot wait: {}", std::strerror(-waited));
+    auto& request = *static_cast<Request*>(::io_uring_cqe_get_data(done));
+    const int result = done->res;
+    ::io_uring_cqe_seen(&ring_, done);
+    --in_flight_;
+    advance(request, result);
+    return request;
   }
 
   /// A write may be cut short; one that ends between blocks cannot go on directly.
-  static void advance(Request& request, int result, int& failed) {
+  void advance(Request& request, int result) {
     if (result > 0 && static_cast<std::size_t>(result) % kDirectAlignment == 0) {
       request.data += result;
       request.size -= static_cast<std::size_t>(result);
       request.offset += result;
-    } else if (result != -EINTR && result != -EAGAIN && failed == 0) {
-      failed = result < 0 ? -result : EINVAL;
+    } else if (result != -EINTR && result != -EAGAIN && failed_ == 0) {
+      failed_ = result < 0 ? -result : EINVAL;
     }
   }
 
@@ -109,6 +127,9 @@ class UringWriter final : public DirectWriter {
   bool open_ = false;
   io_uring ring_{};
   std::array<Request, kRequests> requests_{};
+  unsigned queued_ = 0;     ///< Not yet with the kernel.
+  unsigned in_flight_ = 0;  ///< With the kernel.
+  int failed_ = 0;          ///< The first errno.
 };
 
 }  // namespace

@@ -2,6 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <cstdio>
+#include <cstdlib>
+
 namespace fourfold {
 
 std::string incident_report(const Communicator& communicator, const Error& error) {
@@ -23,6 +26,22 @@ std::string reason_of(const std::exception_ptr& exception) {
   } catch (...) {
     return "an exception of unknown type";
   }
+}
+
+void end_process(const std::exception_ptr& failure, const std::string& stuck) {
+  int code = static_cast<int>(ErrorKind::kInternal);
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error& error) {
+    code = error.exit_code();
+    fmt::print(stderr, "error: {}\n", error.what());
+    if (!error.hint().empty()) fmt::print(stderr, "hint: {}\n", error.hint());
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+  }
+  fmt::print(stderr, "error: {}; the process ends without it\n", stuck);
+  std::fflush(nullptr);
+  std::_Exit(code);
 }
 
 }  // namespace fourfold

@@ -15,4 +15,8 @@ std::string incident_report(const Communicator& communicator, const Error& error
 /// What an exception says, for the other ranks.
 std::string reason_of(const std::exception_ptr& exception);
 
+/// A thread cannot be ended from outside, so one that is stuck takes the process with it: prints
+/// the failure and what is stuck, and ends the process with the exit code of the failure.
+[[noreturn]] void end_process(const std::exception_ptr& failure, const std::string& stuck);
+
 }  // namespace fourfold

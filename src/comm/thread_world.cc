@@ -4,8 +4,6 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <cstdio>
-#include <cstdlib>
 #include <mutex>
 #include <numeric>
 #include <thread>
@@ -61,26 +59,6 @@ class RankThreads {
   std::exception_ptr first_;
 };
 
-/// A thread cannot be ended from outside, so one that is stuck takes the process with it: says why
-/// and ends it with the exit code of the failure.
-[[noreturn]] void leave_stuck_ranks(const std::exception_ptr& failure,
-                                    const std::vector<int>& stuck) {
-  int code = static_cast<int>(ErrorKind::kInternal);
-  try {
-    std::rethrow_exception(failure);
-  } catch (const Error& error) {
-    code = error.exit_code();
-    fmt::print(stderr, "error: {}\n", error.what());
-    if (!error.hint().empty()) fmt::print(stderr, "hint: {}\n", error.hint());
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
-  }
-  fmt::print(stderr, "error: rank {} does not end; the process ends without it\n",
-             fmt::join(stuck, ", "));
-  std::fflush(nullptr);
-  std::_Exit(code);
-}
-
 }  // namespace
 
 ThreadWorld::ThreadWorld(int size, const CommOptions& options)
@@ -128,7 +106,9 @@ void run_thread_ranks(int size, const CommOptions& options,
     for (int rank = static_cast<int>(threads.size()); rank < size; ++rank) started.ended(rank);
   }
   const std::vector<int> stuck = started.wait(options.timeout_seconds);
-  if (!stuck.empty()) leave_stuck_ranks(started.first(), stuck);
+  if (!stuck.empty()) {
+    end_process(started.first(), fmt::format("rank {} does not end", fmt::join(stuck, ", ")));
+  }
   for (std::thread& thread : threads) thread.join();
   if (started.first()) std::rethrow_exception(started.first());
 }

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "base/units.h"
+#include "policy/checkpoint_bytes.h"
 #include "policy/model_layers.h"
 #include "spec/counts.h"
 #include "spec/run_config.h"
@@ -50,6 +51,14 @@ std::string describe_run(const RunSpec& run) {
   line("masters", master * updated);
   line("moments", 8 * updated);
   line("together", (weight + 4) * stored + (master + 8) * updated);
+  if (run.checkpoint.mode != "off" && run.checkpoint.async) {
+    // Ranks write equal parts, to within a row.
+    const std::int64_t copy =
+        checkpoint_bytes(run.model, run.train.precision).total() / grid.size();
+    text += fmt::format("# copies of checkpoints on their way: up to three of {} a rank, in {}\n",
+                        format_bytes(copy),
+                        run.checkpoint.memory_dir.empty() ? "memory" : run.checkpoint.memory_dir);
+  }
   return text;
 }
 

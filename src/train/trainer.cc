@@ -8,6 +8,7 @@
 #include "base/fault_point.h"
 #include "ckpt/snapshot_buffer.h"
 #include "ckpt/surviving_copies.h"
+#include "comm/incident.h"
 #include "device/intra_op_threads.h"
 #include "spec/counts.h"
 #include "spec/model_identity.h"
@@ -45,10 +46,13 @@ Trainer::Trainer(const TrainerShared& shared, RunOutput* output, Communicator& w
   if (run_.checkpoint.mode == "off") return;
   resume();
   const CheckpointSpec& spec = run_.checkpoint;
-  engine_.emplace(
-      world_, store_, model_.state(),
-      EngineOptions{spec.async, spec.memory_dir, {spec.keep_latest, spec.keep_every}, saved_step_},
-      log());
+  EngineOptions options;
+  options.async = spec.async;
+  options.memory_dir = spec.memory_dir;
+  options.save = {{spec.keep_latest, spec.keep_every}, spec.timeout_seconds};
+  options.base = base_;
+  options.committed = saved_step_;
+  engine_.emplace(world_, store_, model_.state(), std::move(options), log());
 }
 
 Log Trainer::log() const { return output_ ? output_->log() : Log(); }
@@ -97,26 +101,36 @@ void Trainer::check_identity(const CheckpointMeta& found) {
 
 void Trainer::resume() {
   store_.check_shared_folder(world_).value();
-  const auto survived = write_surviving_copies(
-      world_, store_, private_copies_folder(run_.checkpoint.memory_dir, store_.dir()), meta());
-  if (!survived) {
-    if (output_)
-      output_->log().warning("a copy in memory is of no use: {}", survived.error().what());
-  } else if (survived.value()) {
-    say(fmt::format("{} was still in memory when the run ended, and is written now",
-                    survived.value()->folder()));
-  }
+  rescue_copies();
   std::vector<StateTensor> state = model_.state();
   const std::optional<Loaded> loaded = store_.load_latest(world_, state).value();
   if (!loaded) return;
   const CheckpointMeta& found = loaded->meta;
   check_identity(found);
   step_ = saved_step_ = found.step.value;
+  base_ = timeline_name(loaded->id, found);
   next_sample_ = found.next_sample;
   tokens_ = read_scalar(found, "tokens", next_sample_ * run_.train.seq_len);
   model_.restored(state, read_scalar(found, "updates", step_));
   say(fmt::format("resumed at step {} from {} (saved on {})", step_, loaded->id.folder(),
                   found.grid.name()));
+}
+
+void Trainer::rescue_copies() {
+  PosixFs memory;
+  const std::string folder =
+      private_copies_folder(run_.checkpoint.memory_dir, store_.run_id(), store_.dir());
+  const auto written = write_surviving_copies(world_, store_, memory, folder, meta());
+  if (!written) {
+    if (written.error().kind() == ErrorKind::kCommunication) throw written.error();
+    throw Error(written.error().kind(),
+                fmt::format("the newest state is in memory only ({}), and cannot be written: {}",
+                            folder, written.error().what()),
+                written.error().hint());
+  }
+  if (!written.value()) return;
+  say(fmt::format("{} was still in memory when the run ended, and is written now",
+                  written.value()->folder()));
 }
 
 bool Trainer::due(std::int64_t interval) const { return interval > 0 && step_ % interval == 0; }
@@ -215,7 +229,18 @@ int Trainer::stop_early(Stop stop) {
   return static_cast<int>(ErrorKind::kInterrupted);
 }
 
-int Trainer::train() {
+int Trainer::train() try { return train_to_the_end(); } catch (...) {
+  // Before this rank waits for its disk: the others wait for this rank.
+  const auto failure = std::current_exception();
+  world_.abort(reason_of(failure));
+  constexpr std::chrono::seconds kGrace{30};
+  if (engine_ && !engine_->ends_within(kGrace)) {
+    end_process(failure, fmt::format("rank {}'s disk does not answer", world_.rank()));
+  }
+  throw;
+}
+
+int Trainer::train_to_the_end() {
   while (step_ < run_.train.steps) {
     one_step();
     const bool last = step_ == run_.train.steps;

@@ -27,13 +27,17 @@ class Trainer {
   Trainer(const TrainerShared& shared, RunOutput* output, Communicator& world);
 
   /// Trains to the end of the run and returns 0, or saves and returns 75 after a signal or when the
-  /// time budget is spent. Collective.
+  /// time budget is spent. Collective. When it fails, the other ranks are told before anything
+  /// else.
   int train();
 
  private:
   enum class Stop : std::int64_t { kNone = 0, kBudget = 1, kSignal = 2 };
 
+  int train_to_the_end();
   void resume();
+  /// Writes what only memory has of the run (write_surviving_copies).
+  void rescue_copies();
   void one_step();
   void evaluate();
   /// Begins a checkpoint, unless this step has one.
@@ -67,6 +71,7 @@ class Trainer {
   std::int64_t next_sample_ = 0;
   std::int64_t tokens_ = 0;
   std::int64_t saved_step_ = -1;
+  std::string base_;  ///< The checkpoint that the run goes on from (timeline_name).
   std::int64_t evaluated_step_ = -1;
 };
 

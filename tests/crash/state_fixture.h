@@ -75,6 +75,10 @@ class TestState {
         t.replicas = cut ? replicas : replicas * shape.data;
         t.replica = cut ? replica : replica * shape.data + at.data;
         t.replica_set = p.layout.split_axes().bits() + (cut ? 16 : 0);
+        // Weights are not cut over data here, as the layout would have it with ZeRO: a load must
+        // find what the plan misses.
+        layouts_.push_back(std::make_unique<TensorLayout>(p.layout));
+        t.layout = layouts_.back().get();
         add(std::move(t));
       }
     }
@@ -140,6 +144,7 @@ class TestState {
   Grid grid_;
   std::vector<StateTensor> tensors_;
   std::vector<std::unique_ptr<std::vector<char>>> storage_;
+  std::vector<std::unique_ptr<TensorLayout>> layouts_;
 };
 
 inline CheckpointMeta test_meta(std::int64_t step, GridShape grid = {}, int zero = 0) {

@@ -36,7 +36,7 @@ struct Rank {
         store(fs, dir),
         state(GridShape(1, communicator.size(), 1, 1), communicator.rank(), /*zero=*/false),
         options(std::move(given)) {
-    if (options.retention.keep_latest == 0) options.retention = kThree;
+    options.save.retention = kThree;
     engine.emplace(world, store, state.tensors(), options,
                    Log([this](LogLevel, std::string_view line) { lines.emplace_back(line); }));
   }
@@ -106,7 +106,6 @@ TEST(EngineSlowDisk, TrainingGoesOnUntilTwoCheckpointsAreOnTheirWay) {
     });
     rank.save(3);
     EXPECT_THAT(rank.reports(), ElementsAre("1"));
-    EXPECT_GT(rank.engine->take_held_seconds(), 0.1);
     disk.join();
     rank.engine->drain();
     EXPECT_THAT(rank.reports(), ElementsAre("2", "3"));
@@ -137,6 +136,27 @@ TEST(EngineErrors, OneRanksFailureIsHeardByAllAndTheNextSaveWorks) {
     });
     EXPECT_THAT(fs.list(kDir), ElementsAre("CURRENT", "step-00000001", "step-00000003"));
   }
+}
+
+TEST(EngineErrors, ADiskThatDoesNotAnswerIsAnErrorThatNamesItsRank) {
+  MemoryFs fs;
+  run_thread_ranks(3, {}, [&](Communicator& world) {
+    OneRankFs mine(fs, world.rank() == 1);
+    mine.stands_still = true;
+    Rank rank(world, mine, kDir, {.save = {.timeout_seconds = 0.2}});
+    rank.save(1);
+    std::string cause;
+    try {
+      rank.engine->drain();
+    } catch (const Error& error) {
+      cause = error.what();
+    }
+    EXPECT_THAT(cause, HasSubstr("step 1 is given up: rank 1 has not ended"));
+    EXPECT_EQ(rank.engine->ends_within(std::chrono::milliseconds(1)), world.rank() != 1);
+    world.barrier().wait_host();
+    mine.release();
+    EXPECT_TRUE(rank.engine->ends_within(std::chrono::seconds(20)));
+  });
 }
 
 TEST(EngineErrors, ListsThatDoNotFitAreRefusedAtTheStart) {
@@ -208,7 +228,8 @@ TEST_F(EngineOnDisk, TheCopyIsTheFileAndOutlivesTheEngine) {
 
 TEST_F(EngineOnDisk, WithoutAFolderForCopiesOwnMemoryServes) {
   // Somebody else's folder in the place of ours: here, one that others can read.
-  const std::string dir = root_ + "/run/checkpoints", taken = private_copies_folder(memory_, dir);
+  const std::string dir = root_ + "/run/checkpoints";
+  const std::string taken = private_copies_folder(memory_, "", dir);
   ASSERT_EQ(::chmod(taken.c_str(), 0755), 0);
   for (const std::string& memory : {memory_, root_ + "/none", std::string()}) {
     const auto world = make_solo();
@@ -223,66 +244,107 @@ TEST_F(EngineOnDisk, WithoutAFolderForCopiesOwnMemoryServes) {
   EXPECT_THAT(copies(), IsEmpty());
 }
 
-/// What a process that was killed while its disk stood still had copied is written by the next.
-TEST_F(EngineOnDisk, WhatWasOnlyInMemoryIsWrittenByTheNextStart) {
-  const std::string dir = root_ + "/run/checkpoints";
-  const GridShape grid(1, 2, 1, 1);
-  const auto folder = [&] { return private_copies_folder(memory_, dir); };
-  const std::string kept = root_ + "/kept";
-  run_thread_ranks(2, {}, [&](Communicator& world) {
-    OneRankFs mine(fs_, world.rank() == 1);
-    Rank rank(world, mine, dir, {.memory_dir = memory_});
-    rank.save(1);
-    rank.engine->drain();
-    mine.stands_still = true;
-    rank.save(2);
-    world.barrier().wait_host();
-    // What a kill at this moment would leave.
-    if (world.rank() == 0) std::filesystem::copy(folder(), kept);
-    world.barrier().wait_host();
-    mine.release();
-  });
-  const auto as_left = [&] {
-    std::filesystem::remove_all(dir + "/step-00000002");
-    std::ofstream(dir + "/CURRENT") << current_text({Step(1), 0});
+/// A run that is killed while its disk stands still, with step 10 on it and step 20 copied.
+class EngineKilled : public EngineOnDisk {
+ protected:
+  EngineKilled() {
+    run_thread_ranks(2, {}, [&](Communicator& world) {
+      OneRankFs mine(fs_, world.rank() == 1);
+      Rank rank(world, mine, dir_, {.memory_dir = memory_});
+      rank.save(10);
+      rank.engine->drain();
+      mine.stands_still = true;
+      rank.save(20);
+      world.barrier().wait_host();
+      // What a kill at this moment would leave in memory.
+      if (world.rank() == 0) std::filesystem::copy(folder(), root_ + "/kept");
+      world.barrier().wait_host();
+      mine.release();
+    });
+    std::filesystem::remove_all(dir_ + "/step-00000020");
     std::filesystem::remove_all(folder());
     std::filesystem::create_directory(folder());
-    std::filesystem::copy(kept, folder());
-  };
-  /// The step that the next start writes and loads, "" for none.
-  const auto next_start = [&](GridShape next) {
+    std::filesystem::copy(root_ + "/kept", folder());
+  }
+
+  std::string folder() const { return private_copies_folder(memory_, "", dir_); }
+
+  /// What the next start writes; "" for nothing, or its error.
+  std::string next_start(GridShape grid = GridShape(1, 2, 1, 1), bool full = false) {
     std::string said;
-    run_thread_ranks(next.size(), {}, [&](Communicator& world) {
-      CheckpointStore store(fs_, dir);
-      const auto written = write_surviving_copies(world, store, folder(), test_meta(0, next));
+    run_thread_ranks(grid.size(), {}, [&](Communicator& world) {
+      OneRankFs mine(fs_, full && world.rank() == 1);
+      mine.refuse_to_create = "rank-00001";
+      CheckpointStore store(mine, dir_, Log([&](LogLevel, std::string_view line) {
+                              if (world.rank() == 0) lines_.emplace_back(line);
+                            }));
+      const auto written = write_surviving_copies(world, store, fs_, folder(), test_meta(0, grid));
+      if (world.rank() != 0) return;
       if (!written) {
-        if (world.rank() == 0) said = written.error().what();
-        return;
+        said = written.error().what();
+      } else if (written.value()) {
+        said = written.value()->folder();
       }
-      if (!written.value()) return;
-      TestState state(next, world.rank(), false);
-      const auto loaded = store.load_latest(world, state.tensors()).value();
-      EXPECT_EQ(loaded->id, *written.value());
-      EXPECT_EQ(state.difference(2), "");
-      EXPECT_EQ(loaded->meta.config_toml, test_meta(2).config_toml);
-      EXPECT_EQ(loaded->meta.scalars, test_meta(2).scalars);
-      if (world.rank() == 0) said = written.value()->folder();
     });
     return said;
-  };
-  as_left();
-  EXPECT_EQ(next_start(grid), "step-00000002");
-  EXPECT_EQ(next_start(grid), "") << "it is on the disk";
-  as_left();
-  EXPECT_EQ(next_start(GridShape(2, 1, 1, 1)), "") << "of another grid";
+  }
+
+  std::string dir_ = root_ + "/run/checkpoints";
+  std::vector<std::string> lines_;
+};
+
+TEST_F(EngineKilled, WhatWasOnlyInMemoryIsWrittenByTheNextStart) {
+  EXPECT_EQ(next_start(), "step-00000020");
+  EXPECT_EQ(next_start(), "") << "it is on the disk";
+  run_thread_ranks(2, {}, [&](Communicator& world) {
+    CheckpointStore store(fs_, dir_);
+    TestState state(GridShape(1, 2, 1, 1), world.rank(), false);
+    auto loaded = store.load_latest(world, state.tensors()).value();
+    EXPECT_EQ(loaded->id.step, Step(20));
+    EXPECT_EQ(state.difference(20), "");
+    EXPECT_EQ(loaded->meta.config_toml, test_meta(20).config_toml);
+    EXPECT_EQ(loaded->meta.scalars.erase(kSessionScalar), 1u);
+    EXPECT_EQ(loaded->meta.scalars, test_meta(20).scalars);
+  });
+}
+
+TEST_F(EngineKilled, AnotherGridHasNoUseForTheCopies) {
+  EXPECT_EQ(next_start(GridShape(2, 1, 1, 1)), "");
+  EXPECT_EQ(next_start(GridShape(1, 1, 1, 1)), "");
+}
+
+TEST_F(EngineKilled, ADamagedCopyIsPassedOver) {
   std::fstream damaged(copies().back(), std::ios::in | std::ios::out | std::ios::binary);
   damaged.seekp(kDirectAlignment + 10);
   damaged.put('!');
   damaged.close();
-  EXPECT_THAT(next_start(grid), AllOf(HasSubstr("rank 1 ("), HasSubstr("its checksum is wrong")));
-  as_left();
-  std::filesystem::remove_all(dir + "/step-00000001");
-  EXPECT_EQ(next_start(grid), "") << "somebody took the run back";
+  EXPECT_EQ(next_start(), "");
+  EXPECT_THAT(lines_, ElementsAre(AllOf(HasSubstr("rank 1 ("), HasSubstr("checksum is wrong"))));
+  // One that ends too early, and a note that is none.
+  std::filesystem::resize_file(copies().back(), 5000);
+  EXPECT_EQ(next_start(), "");
+  for (const std::string& copy : copies()) std::ofstream(copy + ".json") << "{";
+  EXPECT_EQ(next_start(), "");
+}
+
+TEST_F(EngineKilled, ACopyThatCannotBeWrittenIsStillThere) {
+  EXPECT_THAT(next_start(GridShape(1, 2, 1, 1), /*full=*/true), HasSubstr("No space left"));
+  EXPECT_EQ(next_start(), "step-00000020");
+}
+
+TEST_F(EngineKilled, CopiesOfAnotherPastAreNotWritten) {
+  // Somebody takes the run back to before step 10.
+  std::filesystem::rename(dir_ + "/step-00000010", root_ + "/aside");
+  EXPECT_EQ(next_start(), "");
+  std::filesystem::rename(root_ + "/aside", dir_ + "/step-00000010");
+  // A start without the memory file system goes on to step 15 and dies.
+  run_thread_ranks(2, {}, [&](Communicator& world) {
+    Rank rank(world, fs_, dir_, {.base = "step-00000010/", .committed = 10});
+    rank.save(15);
+    rank.engine->drain();
+    EXPECT_THAT(rank.reports(), ElementsAre("15"));
+  });
+  EXPECT_EQ(next_start(), "");
 }
 
 std::size_t resident_pages() {

@@ -17,6 +17,7 @@ class OneRankFs final : public Fs {
   std::string refuse_to_create;  ///< Part of the path of a file that cannot be made.
   std::string refuse_to_open;
   double create_seconds = 0;
+  mutable int shards_opened = 0;
   std::atomic<bool> stands_still = false;  ///< No file is made until it is false again.
 
   std::unique_ptr<WritableFile> create(const std::string& path) override {
@@ -30,6 +31,7 @@ class OneRankFs final : public Fs {
     return base_.create(path);
   }
   std::unique_ptr<ReadableFile> open(const std::string& path) const override {
+    if (path.ends_with(".safetensors")) ++shards_opened;
     if (affected_ && !refuse_to_open.empty() && path.find(refuse_to_open) != path.npos) {
       throw fs_error(EIO, "open", path);
     }

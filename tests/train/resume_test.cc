@@ -109,7 +109,7 @@ TEST(Resume, IsExactInBf16WithZeroAndAccumulation) {
 using WholeState = std::map<std::string, std::vector<char>>;
 
 WholeState whole_state(const std::string& dir, const RunSpec& run, std::int64_t step) {
-  const RunSpec one = small_run(run.train.precision, {1, 1, 1, 1}, 1);
+  const RunSpec one = with_grid(run, GridShape(1, 1, 1, 1), 1);
   const auto solo = make_solo();
   PosixFs fs;
   RankModel model(one, *solo);
@@ -148,6 +148,30 @@ TEST(Resume, StateIsTheSameOnAnotherGrid) {
       CheckpointStore(fs, dir).load(world, folder_of(5), state).value();
       EXPECT_EQ(difference(whole, state), "") << "on rank " << world.rank();
     });
+    std::filesystem::remove_all(dir);
+  }
+}
+
+/// Fewer key/value heads than ranks over x share parts of their weights, in another way on each
+/// grid.
+TEST(Resume, SharedKeyValueHeadsMoveBetweenGrids) {
+  const RunSpec run = testing::run_of(testing::tiny_llama(), 12);
+  const std::vector<GridShape> grids = {{1, 1, 1, 1}, {6, 1, 1, 1}, {3, 1, 2, 1}};
+  for (const GridShape& from : grids) {
+    const std::string dir = new_folder("shared-heads");
+    const RunSpec saver = with_grid(run, from, 1);
+    train(saver, dir, 0, kSteps);
+    const WholeState whole = whole_state(dir, saver, kSteps);
+    for (const GridShape& to : grids) {
+      const RunSpec loader = with_grid(run, to, 1);
+      PosixFs fs;
+      run_thread_ranks(to.size(), {}, [&](Communicator& world) {
+        RankModel model(loader, world);
+        auto state = model.state();
+        CheckpointStore(fs, dir).load(world, folder_of(kSteps), state).value();
+        EXPECT_EQ(difference(whole, state), "") << from.name() << " to " << to.name();
+      });
+    }
     std::filesystem::remove_all(dir);
   }
 }

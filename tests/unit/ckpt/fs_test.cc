@@ -1,5 +1,6 @@
 #include "ckpt/fs.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -11,6 +12,9 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+
+#include "base/file_handle.h"
+#include "ckpt/direct_writer.h"
 
 namespace fourfold {
 namespace {
@@ -91,6 +95,28 @@ TEST_F(PosixFsTest, LargeWritesOfEveryAlignment) {
     ASSERT_EQ(read.size(), kSize);
     EXPECT_EQ(std::memcmp(read.data(), memory.get(), kSize), 0);
   }
+}
+
+/// The same by the direct writer alone, in more blocks than it has requests.
+TEST_F(PosixFsTest, TheDirectWriterWritesEveryBlock) {
+  constexpr std::size_t kSize = 70 << 20, kFirst = 4096 * 3;
+  const AlignedMemory memory = aligned_memory(kSize);
+  const FileHandle file(::open(at("direct").c_str(), O_RDWR | O_CREAT, 0600));
+  const auto writer = DirectWriter::make(file.get());
+  if (!writer) GTEST_SKIP() << "this build or this system has no io_uring";
+  const auto* bytes = reinterpret_cast<const std::byte*>(memory.get());
+  int failed = writer->write(bytes, kFirst, 0);
+  if (failed == EINVAL) GTEST_SKIP() << "no direct writes to " << dir_;
+  if (failed == 0) failed = writer->write(bytes + kFirst, kSize - kFirst, kFirst);
+  ASSERT_EQ(failed, 0);
+  const std::string read = read_file(fs_, at("direct"), kSize);
+  ASSERT_EQ(read.size(), kSize);
+  EXPECT_EQ(std::memcmp(read.data(), memory.get(), kSize), 0);
+  // Memory that is not aligned is refused, and said so.
+  EXPECT_EQ(writer->write(bytes + 1, 1 << 20, 0), EINVAL);
+  // As is a file that was opened for reading.
+  const FileHandle reading(::open(at("direct").c_str(), O_RDONLY));
+  EXPECT_EQ(DirectWriter::make(reading.get())->write(bytes, 1 << 20, 0), EBADF);
 }
 
 /// A file may be no larger than the process's limit: as a full disk cuts a large write short.

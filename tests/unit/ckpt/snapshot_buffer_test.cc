@@ -72,21 +72,22 @@ TEST_F(SnapshotBufferTest, MoreThanThereIsIsAnError) {
 }
 
 TEST_F(SnapshotBufferTest, AFolderIsTheUsersAndTheRunsOwn) {
-  const std::string folder = private_copies_folder(root_, "a/checkpoints");
+  const std::string folder = private_copies_folder(root_, "1a", "a/checkpoints");
   ASSERT_NE(folder, "");
   struct stat info{};
   ASSERT_EQ(::stat(folder.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0700u);
-  EXPECT_EQ(private_copies_folder(root_, "a/b/../checkpoints"), folder);
-  EXPECT_NE(private_copies_folder(root_, "b/checkpoints"), folder);
+  EXPECT_EQ(private_copies_folder(root_, "1a", "a/b/../checkpoints"), folder);
+  EXPECT_NE(private_copies_folder(root_, "1a", "b/checkpoints"), folder);
+  EXPECT_NE(private_copies_folder(root_, "1b", "a/checkpoints"), folder);
   // What others can write to, or have laid there, is not used.
   ASSERT_EQ(::chmod(folder.c_str(), 0777), 0);
-  EXPECT_EQ(private_copies_folder(root_, "a/checkpoints"), "");
+  EXPECT_EQ(private_copies_folder(root_, "1a", "a/checkpoints"), "");
   std::filesystem::remove(folder);
   std::filesystem::create_directory_symlink(root_, folder);
-  EXPECT_EQ(private_copies_folder(root_, "a/checkpoints"), "");
-  EXPECT_EQ(private_copies_folder(root_ + "/none", "a"), "");
-  EXPECT_EQ(private_copies_folder("", "a"), "");
+  EXPECT_EQ(private_copies_folder(root_, "1a", "a/checkpoints"), "");
+  EXPECT_EQ(private_copies_folder(root_ + "/none", "1a", "a"), "");
+  EXPECT_EQ(private_copies_folder("", "1a", "a"), "");
 }
 
 }  // namespace

@@ -320,7 +320,8 @@ TEST(StoreOnDisk, SavesLoadsAndLeavesNoDescriptor) {
   ASSERT_TRUE(store.load_latest(*world, state.tensors()));
   EXPECT_EQ(state.difference(20), "");
   EXPECT_EQ(fs.list("/proc/self/fd").size(), before);
-  EXPECT_THAT(fs.list(store.dir()), ElementsAre("CURRENT", "step-00000019", "step-00000020"));
+  EXPECT_THAT(fs.list(store.dir()),
+              ElementsAre("CURRENT", "RUN_ID", "step-00000019", "step-00000020"));
   const auto report = checkpoint_verify(fs, root + "/run");
   ASSERT_TRUE(report);
   EXPECT_THAT(report.value().problems, IsEmpty());
