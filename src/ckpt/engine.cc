@@ -86,7 +86,7 @@ std::shared_ptr<CheckpointEngine::Snapshot> CheckpointEngine::begin_copy(
   snapshot->buffer = free_buffer();
   snapshot->held_before = held_seconds_;
   Snapshot& s = *snapshot;
-  s.meta.scalars[kSessionScalar] = origin_.session;
+  s.meta.session = origin_.session;
   s.copy = std::make_unique<BackgroundJob>([this, &s, passage = ++snapshots_, origin = origin_] {
     fault_point("ckpt.snapshot", world_.rank(), passage);
     copy(s, origin);
@@ -143,7 +143,7 @@ void CheckpointEngine::save(const CheckpointMeta& meta) {
 void CheckpointEngine::save_and_wait(CheckpointMeta meta) {
   const double held_before = held_seconds_;
   const int rank = world_.rank();
-  meta.scalars[kSessionScalar] = origin_.session;
+  meta.session = origin_.session;
   task_ = store_.begin_save(
       rank, meta, agreement_,
       [this, step = meta.step, rank](const std::string& folder) {

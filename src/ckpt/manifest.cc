@@ -39,6 +39,7 @@ std::uint32_t parse_hex(std::string_view text) {
 
 json meta_json(const CheckpointMeta& m) {
   return {{"run", m.run_id},
+          {"session", m.session},
           {"model", m.model},
           {"model_hash", m.model_hash},
           {"grid", {m.grid.x, m.grid.y, m.grid.z, m.grid.data}},
@@ -127,6 +128,7 @@ GridShape parse_grid(const json& value) {
 CheckpointMeta parse_meta(const json& value) {
   CheckpointMeta m;
   m.run_id = member<std::string>(value, "run");
+  if (value.contains("session")) m.session = member<std::string>(value, "session");
   m.model = member<std::string>(value, "model");
   m.model_hash = member<std::string>(value, "model_hash");
   m.grid = parse_grid(value.at("grid"));

@@ -62,6 +62,7 @@ struct StateTensor {
 struct CheckpointMeta {
   Step step;
   std::string run_id;
+  std::string session;     ///< Which start of the run wrote it; drawn anew by each.
   std::string model;       ///< For people: "gpt2-124m, 124,439,808 parameters".
   std::string model_hash;  ///< Of all that makes two models differ.
   GridShape grid;

@@ -57,7 +57,7 @@ std::optional<Copy> read_note(const Fs& fs, const std::string& folder, int rank,
             {},
             parse_manifest(read_file(fs, path, kMaxManifestBytes)).value()};
   CheckpointMeta& meta = copy.note.meta;
-  copy.origin = {take_scalar(meta, kRun), meta.scalars[kSessionScalar], take_scalar(meta, kBase),
+  copy.origin = {take_scalar(meta, kRun), meta.session, take_scalar(meta, kBase),
                  number(take_scalar(meta, kCommitted), kNone)};
   meta.config_toml = take_scalar(meta, kConfig);
   const bool fits = copy.origin.run == run && meta.model_hash == expected.model_hash &&
@@ -110,9 +110,7 @@ bool goes_on(const Fs& fs, const std::string& dir, const Copy& copy, std::int64_
   if (newest.step.value >= copy.step() || newest.step.value < committed) return false;
   const auto manifest = read_manifest(fs, join_path(dir, newest.folder()));
   if (!manifest) return false;
-  const auto& scalars = manifest.value().meta.scalars;
-  const auto session = scalars.find(kSessionScalar);
-  return (session != scalars.end() && session->second == copy.origin.session) ||
+  return manifest.value().meta.session == copy.origin.session ||
          timeline_name(newest, manifest.value().meta) == copy.origin.base;
 }
 
@@ -148,8 +146,7 @@ Result<std::optional<CheckpointId>> write_copy(Communicator& world, CheckpointSt
 }  // namespace
 
 std::string timeline_name(const CheckpointId& id, const CheckpointMeta& meta) {
-  const auto session = meta.scalars.find(kSessionScalar);
-  return id.folder() + "/" + (session == meta.scalars.end() ? "" : session->second);
+  return id.folder() + "/" + meta.session;
 }
 
 std::string copy_path(const std::string& folder, int rank, int index) {
@@ -161,7 +158,7 @@ void describe_copy(Fs& fs, const std::string& folder, int rank, int index, const
                    const std::vector<ManifestTensor>& tensors) {
   Manifest note{{meta.step, 0}, meta, {record}, tensors};
   note.meta.scalars[kRun] = origin.run;
-  note.meta.scalars[kSessionScalar] = origin.session;
+  note.meta.session = origin.session;
   note.meta.scalars[kBase] = origin.base;
   note.meta.scalars[kCommitted] = std::to_string(origin.committed);
   note.meta.scalars[kConfig] = meta.config_toml;

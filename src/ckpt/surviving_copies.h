@@ -25,9 +25,6 @@ struct CopyOrigin {
   std::int64_t committed = -1;  ///< The newest step on the disk when the copy was made; -1: none.
 };
 
-/// The member of a manifest's scalars that names the session that wrote it.
-inline constexpr const char* kSessionScalar = "session";
-
 /// A checkpoint and its past: the folder's name with the session that wrote it.
 std::string timeline_name(const CheckpointId& id, const CheckpointMeta& meta);
 
