@@ -61,7 +61,8 @@ def toml_of(spec, folder):
     lines += ["[train]", f"steps = {spec['steps']}", f"global_batch = {spec['batch']}"]
     lines += [f"micro_batch = {spec['batch']}", f"precision = \"{spec['precision']}\""]
     lines += ["[optimizer]", f"lr = {spec['lr']}", "[schedule]", 'name = "constant"']
-    lines += ["[data]", f"train = {json.dumps(spec['data'])}", "[checkpoint]", 'mode = "off"']
+    lines += ["[data]", f"train = {json.dumps(spec['data'])}", "[checkpoint]"]
+    lines += spec.get("checkpoint", ['mode = "off"'])
     lines += ["[run]", f"dir = {json.dumps(folder + '/run')}"]
     return "\n".join(lines) + "\n"
 

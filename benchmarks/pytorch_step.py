@@ -117,30 +117,45 @@ def read_tokens(prefix):
     return np.fromfile(prefix + ".bin", dtype=np.uint16 if code == 8 else np.int32)
 
 
+class Training:
+    """The model of SPEC, its optimizer and its data; steps are counted from 0."""
+
+    def __init__(self, spec):
+        torch.manual_seed(1234)
+        torch.set_num_threads(spec["threads"])
+        self.spec = spec
+        self.model = Model(spec)
+        self.step_model = torch.compile(self.model) if spec.get("compile") else self.model
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(), lr=spec["lr"], betas=(0.9, 0.95), weight_decay=0.1, fused=True
+        )
+        self.tokens = read_tokens(spec["data"])
+        windows = (len(self.tokens) - 1) // spec["seq_len"]
+        self.order = np.random.default_rng(0).permutation(windows)
+
+    def step(self, step, before_update=lambda: None):
+        """Trains one step; gives its loss."""
+        batch, seq = self.spec["batch"], self.spec["seq_len"]
+        starts = self.order[step * batch : (step + 1) * batch] * seq
+        windows = np.stack([self.tokens[s : s + seq + 1].astype(np.int64) for s in starts])
+        data = torch.from_numpy(windows)
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.spec["precision"] == "bf16"):
+            loss = self.step_model(data[:, :-1], data[:, 1:])
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        before_update()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss
+
+
 def main():
     with open(sys.argv[1], encoding="utf-8") as file:
         spec = json.load(file)
-    torch.manual_seed(1234)
-    torch.set_num_threads(spec["threads"])
-    model = Model(spec)
-    step_model = torch.compile(model) if spec.get("compile") else model
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=spec["lr"], betas=(0.9, 0.95), weight_decay=0.1, fused=True
-    )
-    tokens = read_tokens(spec["data"])
-    order = np.random.default_rng(0).permutation((len(tokens) - 1) // spec["seq_len"])
-    batch, seq = spec["batch"], spec["seq_len"]
+    training = Training(spec)
     for step in range(spec["steps"]):
         begin = time.perf_counter()
-        starts = order[step * batch : (step + 1) * batch] * seq
-        windows = np.stack([tokens[s : s + seq + 1].astype(np.int64) for s in starts])
-        data = torch.from_numpy(windows)
-        with torch.autocast("cpu", torch.bfloat16, enabled=spec["precision"] == "bf16"):
-            loss = step_model(data[:, :-1], data[:, 1:])
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        loss = training.step(step)
         seconds = time.perf_counter() - begin
         line = {"step": step + 1, "loss": loss.item(), "step_seconds": seconds}
         print(json.dumps(line), flush=True)
