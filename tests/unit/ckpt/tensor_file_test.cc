@@ -52,7 +52,8 @@ class TensorFileTest : public testing::Test {
 TEST_F(TensorFileTest, RegionsOfEveryFormComeBack) {
   for (const char* name :
        {"[]", "[7:8]", "[3:1000]", "[5:8,2:9,1:4]", "[0:3,0:700000]", "[1:3,4:6,0:1500000]",
-        "[0:1,0:1,0:5000001]", "[0:2200000,0:2]", "[2:5,0:1100,0:1000]"}) {
+        "[0:1,0:1,0:5000001]", "[0:2200000,0:2]", "[2:5,0:1100,0:1000]",
+        "[9223372036854775806:9223372036854775807,3:9]"}) {
     const Region region = *Region::parse(name);
     boxes_ = 0;
     EXPECT_EQ(read_back(write(region, DType::kF32)), data_) << name;
