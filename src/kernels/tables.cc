@@ -74,22 +74,26 @@ bool has_avx512() {
 
 const KernelTables* tables_of(Capability capability) {
 #if defined(__x86_64__)
+  // A table is filled by code of its own instruction set: only once the CPU is known to have it.
   if (capability == Capability::kAmx) {
     static const bool runs = has_avx512() && may_use_amx();
+    if (!runs) return nullptr;
     static const KernelTables amx = [] {
       KernelTables tables = AVX512::build();
       AVX512::fill_amx(tables.attention.bf16);
       return tables;
     }();
-    return runs ? &amx : nullptr;
+    return &amx;
   }
   if (capability == Capability::kAvx512) {
+    if (!has_avx512()) return nullptr;
     static const KernelTables avx512 = AVX512::build();
-    return has_avx512() ? &avx512 : nullptr;
+    return &avx512;
   }
   if (capability == Capability::kAvx2) {
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return nullptr;
     static const KernelTables avx2 = AVX2::build();
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &avx2 : nullptr;
+    return &avx2;
   }
 #endif
   static const KernelTables portable = DEFAULT::build();

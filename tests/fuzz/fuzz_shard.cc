@@ -1,7 +1,7 @@
 // Any bytes as a file of regions: an error, or tensors that hold what the file holds. Its size and
 // the checksum of its header, which the manifest states, are computed from the bytes, as a hostile
-// writer would. The first byte says how the others are taken (Form) and, from bit 2 on, which
-// tensors are wanted.
+// writer would. The first byte says how the others are taken (bits 0 and 1: Form), which tensors
+// are wanted (bits 2 to 5) and how large a file may be made (bits 6 and 7).
 #include <fmt/core.h>
 
 #include <cstdlib>
@@ -26,9 +26,11 @@ enum class Form : unsigned {
   kRaw,      ///< The file.
   kPatched,  ///< The file, but the checksums of its data are made right.
   kListed,   ///< Lines "F32 w@master[0:2,3:5]": a file of these regions is made.
-  kLarge,    ///< The same, and its regions may be so large that they are read in several boxes.
 };
 constexpr std::uint64_t kListedBytes = 32 << 10;
+/// Where these bits are set, a region may be so large that it is read in several boxes, which is
+/// slow.
+constexpr unsigned kLargeBits = 0xc0;
 constexpr std::uint64_t kLargeBytes = TensorFile::kBoxBytes + (2 << 20);
 
 void require(bool holds) {
@@ -86,18 +88,17 @@ std::string listed(std::string_view text, std::uint64_t limit) try {
   return "";  // A name twice, a dtype that is none.
 }
 
-std::string file_of(Form form, const std::string& rest) {
-  switch (form) {
+std::string file_of(unsigned first, const std::string& rest) {
+  const bool large = (first & kLargeBits) == kLargeBits;
+  switch (static_cast<Form>(first & 3)) {
     case Form::kRaw:
       return rest;
     case Form::kPatched:
       return patched(rest);
     case Form::kListed:
-      return listed(rest, kListedBytes);
-    case Form::kLarge:
-      return listed(rest, kLargeBytes);
+      break;
   }
-  return "";
+  return listed(rest, large ? kLargeBytes : kListedBytes);
 }
 
 FileRecord record_of(const std::string& file) {
@@ -211,7 +212,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   using namespace fourfold;
   if (size == 0) return 0;
   const std::string rest(reinterpret_cast<const char*>(data) + 1, size - 1);
-  const std::string file = file_of(static_cast<Form>(data[0] & 3), rest);
+  const std::string file = file_of(data[0], rest);
   const AllocationWatch watch(64 * file.size() + (64 << 10));
   read_everything(file, data[0] >> 2);
   return 0;

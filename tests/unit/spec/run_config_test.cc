@@ -152,7 +152,7 @@ TEST(RunConfig, RefusesWhatIsNotBuiltYet) {
   const std::vector<std::string> sets{"model.moe.experts=8",
                                       "parallel.expert=2",
                                       "parallel.plan=auto",
-                                      "overlap.all_reduce=true",
+                                      "overlap.sequence_parallel=true",
                                       "memory.recompute=budget",
                                       "memory.recompute=selective",
                                       "checkpoint.mode=pec",
@@ -160,12 +160,12 @@ TEST(RunConfig, RefusesWhatIsNotBuiltYet) {
                                       "checkpoint.pec.k_persist=1",
                                       "fault.max_restarts=10",
                                       "checkpoint.pec.scope=[\"master\"]",
-                                      "overlap.prefetch_depth=1",
+                                      "overlap.cache_layers=1",
                                       "checkpoint.pec.budget=0.1"};
   for (const std::string& set : sets) {
     EXPECT_THAT(refusal(kRun, {set}), HasSubstr("is not built yet | leave the key out")) << set;
   }
-  EXPECT_EQ(refusal(kRun, {"model.moe.experts=0", "overlap.all_reduce=false",
+  EXPECT_EQ(refusal(kRun, {"model.moe.experts=0", "overlap.keep_collectives=false",
                            "checkpoint.pec.scope=[]", "overlap.grad_dtype=fp32"}),
             "accepted");
 }

@@ -1,0 +1,102 @@
+"""What the overlap of communication with computation gains on a network of limited rate.
+
+usage: overlap.py FOURFOLD [--grid 2x1x1x1] [--nodes 2] [--rate RATE] [--steps N] [--rounds N]
+                  [--hidden N] [--layers N] [--seq N] [--batch N]
+
+Every setting trains the same model under benchmarks/network.sh, one thread a rank, all in turn in
+each round; medians of the steps' time over all rounds, without the first two of each run. Beside
+them stand the computation alone (the same ranks on links that are not limited) and the ratio to no
+overlap. Needs root.
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+from against_pytorch import write_data
+
+HERE = pathlib.Path(__file__).resolve().parent
+WARM_UP = 2
+RUN_SECONDS = 600
+NONE = {"all_reduce": False, "reduce_scatter": False, "all_gather": False}
+SETTINGS = {
+    "none": NONE,
+    "all-reduce behind dW": {**NONE, "all_reduce": True},
+    "reduce-scatter behind backward": {**NONE, "reduce_scatter": True},
+    "all-gather ahead": {**NONE, "all_gather": True},
+    "all three": {key: True for key in NONE},
+    "all three, forward in 2 chunks": {**{key: True for key in NONE}, "forward_chunks": 2},
+    "all three, forward in 4 chunks": {**{key: True for key in NONE}, "forward_chunks": 4},
+}
+FREE = "20gbit"  # No limit that this machine would feel.
+
+
+def run_file(arguments, folder, overlap):
+    x, y, z, data = arguments.grid.split("x")
+    lines = ["[model]", 'family = "gpt"', f"layers = {arguments.layers}",
+             f"hidden = {arguments.hidden}", f"heads = {arguments.hidden // 64}",
+             f"seq_len = {arguments.seq}", "vocab = 8192", "dropout = 0.0",
+             "[parallel]", f"x = {x}", f"y = {y}", f"z = {z}", f"data = {data}",
+             "[overlap]", *(f"{key} = {json.dumps(value)}" for key, value in overlap.items()),
+             "[train]", f"steps = {arguments.steps}", f"global_batch = {arguments.batch}",
+             f"micro_batch = {arguments.batch // (int(z) * int(data))}", 'precision = "fp32"',
+             "[data]", f'train = "{folder}/tokens"',
+             "[checkpoint]", 'mode = "off"', "[log]", "report = false", "tensorboard = false"]
+    path = pathlib.Path(folder) / "run.toml"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def step_times(arguments, folder, overlap, rate):
+    ranks = int(np.prod([int(n) for n in arguments.grid.split("x")]))
+    command = [HERE / "network.sh", arguments.nodes, ranks // arguments.nodes, rate,
+               pathlib.Path(arguments.fourfold).resolve(), "train",
+               run_file(arguments, folder, overlap), "--json", "--run-dir",
+               tempfile.mkdtemp(dir=folder)]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True,
+                          timeout=RUN_SECONDS, check=False)
+    steps = [json.loads(line)["step_seconds"] for line in done.stdout.splitlines()
+             if line.startswith("{") and "step_seconds" in line]
+    if done.returncode != 0 or len(steps) != arguments.steps:
+        sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+    return steps[WARM_UP:]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("fourfold")
+    parser.add_argument("--grid", default="2x1x1x1")
+    parser.add_argument("--nodes", type=int, default=2)
+    parser.add_argument("--rate", default="1gbit")
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--hidden", type=int, default=512)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--seq", type=int, default=256)
+    parser.add_argument("--batch", type=int, default=4)
+    arguments = parser.parse_args()
+    times = {name: [] for name in ["free", *SETTINGS]}
+    with tempfile.TemporaryDirectory() as folder:
+        write_data(f"{folder}/tokens", 8192, 200_000)
+        for _ in range(arguments.rounds):
+            times["free"] += step_times(arguments, folder, NONE, FREE)
+            for name, overlap in SETTINGS.items():
+                times[name] += step_times(arguments, folder, overlap, arguments.rate)
+    base = statistics.median(times["none"])
+    print(f"grid {arguments.grid} on {arguments.nodes} nodes, links of {arguments.rate}, "
+          f"{arguments.layers} layers of {arguments.hidden}, {arguments.batch} x {arguments.seq} "
+          f"tokens a step\n")
+    print("| overlap | ms a step | of none |\n| --- | --- | --- |")
+    for name, seconds in times.items():
+        median = statistics.median(seconds)
+        label = "links without a limit, no overlap" if name == "free" else name
+        print(f"| {label} | {1000 * median:.0f} | {base / median:.2f} |")
+
+
+if __name__ == "__main__":
+    main()
