@@ -67,7 +67,7 @@ sanitized() {
 short_sanitizers() {
   sanitized asan unit "$core" build_unit_core
   sanitized tsan unit,threads "$threads" unit_comm threads_collectives threads_failures \
-    threads_messages threads_ckpt_store
+    threads_messages threads_ckpt_store threads_ckpt_engine
 }
 
 tools/setup.sh

@@ -113,7 +113,12 @@ class Training(Case):
         self.assertEqual(list(range(1, 31)), [m["step"] for m in steps])
         for key in ("grad_norm", "lr", "tokens", "tokens_per_second", "step_seconds", "mfu"):
             self.assertIn(key, steps[0])
+        self.assertIn("checkpoint_seconds", steps[0])
         self.assertTrue(any("val_loss" in m for m in self.metrics()))
+        saved = [m for m in self.metrics() if "checkpoint" in m]
+        self.assertEqual("step-00000030", saved[-1]["checkpoint"])
+        for key in ("bytes", "copy_seconds", "write_seconds", "held_seconds", "cpu_seconds"):
+            self.assertGreater(saved[-1][key], 0, key)
         self.assertLess(steps[-1]["loss"], steps[0]["loss"] - 0.1)
 
     def test_a_dry_run_trains_nothing(self):

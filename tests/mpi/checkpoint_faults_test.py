@@ -27,7 +27,7 @@ from harness import COMMUNICATION, PROGRAM, Case  # noqa: E402
 GRID = {"y": 2, "z": 2}
 RANKS, LAST = 4, 3
 STEPS, INTERVAL = 24, 8
-FIRST, SECOND = INTERVAL, 2 * INTERVAL
+SAVED = FIRST, SECOND, LATEST = range(INTERVAL, STEPS + 1, INTERVAL)
 TIMEOUT = 5  # comm.timeout_seconds
 ENDED = 30  # Seconds between the last step and the end of all processes.
 KILLED = 128 + signal.SIGKILL  # mpirun's own code.
@@ -72,19 +72,20 @@ def current(run):
     return int(re.match(r"step-(\d+)", path.read_text())[1]) if path.exists() else 0
 
 
-def tensor_files(run):
-    folder = (run / "checkpoints" / "CURRENT").read_text().split()[0]
-    return {p.name: p.read_bytes() for p in (run / "checkpoints" / folder).glob("*.safetensors")}
+def tensor_files(run, step):
+    """By name, of a step that was saved once or, after a return, again."""
+    folder = max((run / "checkpoints").glob(f"step-{step:08}*"))
+    return {path.name: path.read_bytes() for path in folder.glob("*.safetensors")}
 
 
 @functools.lru_cache(maxsize=None)
 def reference():
-    """The run folder of a run that nothing happens to, and that waits for each save."""
+    """The run folder of a run that nothing happens to, that waits for each save and keeps all."""
     scratch = pathlib.Path(SCRATCH.name)
     run_file = scratch / "run.toml"
     run_file.write_text(harness.RUN.format(more="", vocab=251, x=1, z=2, steps=STEPS,
                                            save=INTERVAL, train=harness.SAMPLE))
-    ended = train(run_file, scratch / "run", **{"async": "false"})
+    ended = train(run_file, scratch / "run", keep_latest=len(SAVED), **{"async": "false"})
     assert ended.code == 0, ended.shown
     return scratch / "run"
 
@@ -181,12 +182,8 @@ class Faults(Case):
         return ended.text
 
     def check_end(self, run):
-        self.assertEqual(STEPS, current(run))
-        expected, files = tensor_files(reference()), tensor_files(run)
-        self.assertEqual(RANKS, len(expected))
-        self.assertEqual(sorted(expected), sorted(files))
-        for name, content in expected.items():
-            self.assertTrue(content == files[name], f"{name} differs from that of the whole run")
+        self.assertEqual(LATEST, current(run))
+        self.check_files(run, LATEST)
         self.assertIn("equal: ", self.succeed("ckpt", "diff", reference(), run))
         self.succeed("ckpt", "verify", run)
         # Nothing is left of what was interrupted.
@@ -197,19 +194,29 @@ class Faults(Case):
             self.assertEqual([], list(copies_of(run).iterdir()))
 
 
+    def check_files(self, run, step):
+        expected, files = tensor_files(reference(), step), tensor_files(run, step)
+        self.assertEqual(RANKS, len(expected))
+        self.assertEqual(sorted(expected), sorted(files))
+        for name, content in expected.items():
+            self.assertTrue(content == files[name], f"{name} of step {step} is another")
+
+
 class Asynchronous(Faults):
     """Phase by phase, in the second checkpoint, when the first is committed."""
 
     def test_nothing_happens(self):
-        def check(copies):
-            run, more = self.new_run(copies)
-            ended = train(self.run_file, run, **more)
+        def check(keep):
+            run, more = self.new_run(copies=keep > 1)
+            ended = train(self.run_file, run, **more, keep_latest=keep)
             self.assertEqual(0, ended.code, ended.shown)
             self.check_end(run)
-            self.assertEqual([f"step-{STEPS:08}"],
-                             [path.name for path in run.glob("checkpoints/*step-*")])
+            kept = list(run.glob("checkpoints/*step-*"))
+            self.assertEqual(keep, len(kept), kept)
+            for step in SAVED[-keep:]:
+                self.check_files(run, step)
 
-        self.each((False, True), check)
+        self.each((1, len(SAVED)), check)
 
     def test_killed_in_each_phase(self):
         step = SECOND + 2  # The second is copied, and on its way to the disk.
@@ -280,7 +287,7 @@ class Asynchronous(Faults):
             self.assertTrue(found)
             for path in found:
                 harm(path)
-            self.assertIn(f"rank-{LAST:05}", self.go_on(run, **more))
+            self.assertRegex(self.go_on(run, **more), rf"of no use: .*/rank-{LAST:05}\.")
 
         self.each((flip, pathlib.Path.unlink), check)
 

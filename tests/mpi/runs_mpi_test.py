@@ -101,7 +101,7 @@ class Train(Case):
         for record in map(json.loads, lines):
             if "loss" in record:
                 kept[record["step"]] = record["loss"], record["grad_norm"], record["lr"]
-            else:
+            elif "val_loss" in record:
                 kept[record["step"], "valid"] = record["val_loss"]
         return kept
 
