@@ -12,7 +12,7 @@ cd "$(dirname "$0")"
 
 parts=(unit threads mpi crash train cli interop tidy property fuzz)
 core='^unit_(base|layout|spec|policy|formats|plan)$'
-threads='^(unit_comm|threads_collectives|threads_failures|threads_messages|threads_ckpt_store)$'
+threads='^(unit_comm|threads_(collectives|failures|messages|ckpt_store|ckpt_engine))$'
 suites=()
 
 fail() {

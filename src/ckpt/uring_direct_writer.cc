@@ -15,7 +15,7 @@ namespace fourfold {
 namespace {
 
 constexpr unsigned kRequests = 4;  ///< In flight at a time.
-constexpr std::size_t kBlockBytes = 4 << 20;
+constexpr std::size_t kBlockBytes = 8 << 20;
 
 class UringWriter final : public DirectWriter {
  public:
