@@ -43,6 +43,7 @@ train = "{train}"
 [checkpoint]
 save_interval = {save}
 keep_latest = 3
+memory_dir = ""
 """
 SAMPLE = ROOT / "configs" / "data" / "verify-train"
 

@@ -118,8 +118,9 @@ TEST(CheckpointId, FoldersAreReadBack) {
   for (const CheckpointId id : {CheckpointId{Step(0), 0}, {Step(123456789012), 0}, {Step(7), 3}}) {
     EXPECT_EQ(CheckpointId::parse(id.folder()), id) << id.folder();
   }
-  for (const char* name : {"step-", "step-5", "step-00000005.0", "step-00000005.", "step--0000005",
-                           "step-00000005x", "stop-00000005", "abandoned-step-00000005"}) {
+  for (const char* name :
+       {"step-", "step-5", "step-00000005.0", "step-00000005.", "step-00000005.-1", "step--0000005",
+        "step-00000005x", "stop-00000005", "abandoned-step-00000005"}) {
     EXPECT_FALSE(CheckpointId::parse(name)) << name;
   }
 }
