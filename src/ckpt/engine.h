@@ -43,8 +43,7 @@ struct EngineReport {
 ///    checkpoint through its commit.
 /// Copies that an earlier process of the run left are forgotten (write_surviving_copies is for
 /// before). Three buffers: one is written, one waits for that with a newer state, one keeps the
-/// newest committed state. A third state that comes before the disk is free takes the waiting one's
-/// place.
+/// newest committed state. A third save, when two are on their way, waits for the disk.
 ///
 /// All calls are collective, in the same order on all ranks. One thread only.
 class CheckpointEngine {

@@ -60,7 +60,6 @@ class SaveTask {
 
   /// What came of it, once advance() has said so.
   const SaveReport& report() const { return report_; }
-  Step step() const { return meta_.step; }
 
  private:
   enum class Stage : std::uint8_t { kPrepare, kWrite, kCommit, kRetain, kCleanUp, kOver };
