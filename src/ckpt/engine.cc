@@ -17,16 +17,20 @@ namespace {
 /// Between two looks at the other ranks while nothing else is to be done.
 constexpr std::chrono::milliseconds kPatience{100};
 
-/// Adds the time of its life.
+/// Adds the time of its life, to the timeline as well.
 class HeldTime {
  public:
-  HeldTime(const Clock& clock, double& total)
-      : clock_(clock), total_(total), began_(clock.seconds()) {}
+  HeldTime(Timeline& timeline, const char* what, const Clock& clock, double& total)
+      : span_(timeline, TimelineSpan::Kind::kCheckpoint, what),
+        clock_(clock),
+        total_(total),
+        began_(clock.seconds()) {}
   HeldTime(const HeldTime&) = delete;
   HeldTime& operator=(const HeldTime&) = delete;
   ~HeldTime() { total_ += clock_.seconds() - began_; }
 
  private:
+  TimedSpan span_;
   const Clock& clock_;
   double& total_;
   double began_;
@@ -89,6 +93,8 @@ std::shared_ptr<CheckpointEngine::Snapshot> CheckpointEngine::begin_copy(
   s.meta.session = origin_.session;
   s.copy = std::make_unique<BackgroundJob>([this, &s, passage = ++snapshots_, origin = origin_] {
     fault_point("ckpt.snapshot", world_.rank(), passage);
+    const TimedSpan span(world_.timeline(), TimelineSpan::Kind::kCheckpoint, "copy", {},
+                         "snapshot");
     copy(s, origin);
   });
   return snapshot;
@@ -120,6 +126,8 @@ void CheckpointEngine::begin_write(std::shared_ptr<Snapshot> snapshot) {
       world_.rank(), s.meta, agreement_,
       [this, &s](const std::string& folder) {
         if (const auto failed = s.copy->error()) throw *failed;
+        const TimedSpan span(world_.timeline(), TimelineSpan::Kind::kCheckpoint, "write", {},
+                             "persist");
         write_image(store_.fs(), folder, s.record,
                     buffers_[static_cast<std::size_t>(s.buffer)].data());
         return s.record;
@@ -128,7 +136,7 @@ void CheckpointEngine::begin_write(std::shared_ptr<Snapshot> snapshot) {
 }
 
 void CheckpointEngine::save(const CheckpointMeta& meta) {
-  const HeldTime held(clock_, held_seconds_);
+  const HeldTime held(world_.timeline(), "checkpoint: save", clock_, held_seconds_);
   if (!options_.async) return save_and_wait(meta);
   wait_for_copy();                      // Of a state that nobody changed since it was saved.
   while (waiting_) advance(kPatience);  // Two are on their way: the disk sets the pace.
@@ -157,8 +165,10 @@ void CheckpointEngine::save_and_wait(CheckpointMeta meta) {
 }
 
 void CheckpointEngine::before_update() {
-  const HeldTime held(clock_, held_seconds_);
+  if (!copying_ && !task_) return;
+  const HeldTime held(world_.timeline(), "checkpoint: before the update", clock_, held_seconds_);
   wait_for_copy();
+  if (task_) advance(std::chrono::milliseconds(0));
 }
 
 void CheckpointEngine::wait_for_copy() {
@@ -169,7 +179,7 @@ void CheckpointEngine::wait_for_copy() {
 
 void CheckpointEngine::boundary() {
   if (!task_) return;
-  const HeldTime held(clock_, held_seconds_);
+  const HeldTime held(world_.timeline(), "checkpoint: boundary", clock_, held_seconds_);
   advance(std::chrono::milliseconds(0));
 }
 
@@ -199,7 +209,7 @@ void CheckpointEngine::end_write() {
 }
 
 void CheckpointEngine::drain() {
-  const HeldTime held(clock_, held_seconds_);
+  const HeldTime held(world_.timeline(), "checkpoint: until written", clock_, held_seconds_);
   wait_for_copy();
   while (task_) advance(kPatience);
 }

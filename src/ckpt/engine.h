@@ -39,8 +39,8 @@ struct EngineReport {
 ///    forward and backward run.
 /// 2. before_update() waits for the copy: parameters and moments change only after it.
 /// 3. Another thread writes the buffer to the disk, for as long as it takes.
-/// 4. boundary(), once a step, exchanges among the ranks how far they are, and so carries the
-///    checkpoint through its commit.
+/// 4. before_update() and boundary(), each once a step, exchange among the ranks how far they are,
+///    and so carry the checkpoint through its commit: two steps, where the disk keeps pace.
 /// Copies that an earlier process of the run left are forgotten (write_surviving_copies is for
 /// before). Three buffers: one is written, one waits for that with a newer state, one keeps the
 /// newest committed state. A third save, when two are on their way, waits for the disk.

@@ -48,7 +48,7 @@ std::int64_t bytes_wanted(const SaveAgreement& agreement, const CheckpointMeta& 
 }
 
 const char* doing(int stage) {
-  constexpr const char* kDoing[] = {"preparing", "writing", "committing", "removing older ones of",
+  constexpr const char* kDoing[] = {"preparing", "writing", "committing",
                                     "removing what is left of"};
   return kDoing[stage];
 }
@@ -119,9 +119,7 @@ void SaveTask::finish(Communicator& world) {
 void SaveTask::next(Communicator& world, std::optional<Error> failed) {
   const Stage ended = stage_;
   stage_ = Stage::kOver;
-  if (ended == Stage::kRetain) {
-    report_.retention_error = failed;
-  } else if (ended == Stage::kCleanUp) {
+  if (ended == Stage::kCleanUp) {
     // What cannot be removed now is no checkpoint, and a later save removes it.
     if (failed && rank_ == 0) log_.warning("{}", failed->what());
   } else if (failed && ended == Stage::kPrepare) {
@@ -132,11 +130,8 @@ void SaveTask::next(Communicator& world, std::optional<Error> failed) {
     begin_write(world);
   } else if (ended == Stage::kWrite) {
     begin_commit(world);
-  } else if (options_.retention.keep_latest > 0) {
-    begin(Stage::kRetain, rank_ == 0, [this] {
-      fault_point("ckpt.retain", rank_, passage_);
-      remove_older(fs_, dir_, options_.retention);
-    });
+  } else {
+    report_.retention_error = agree(world, retention_error_);
   }
   if (stage_ != Stage::kOver) return;
   const std::int64_t mine = to_nanoseconds(cpu_seconds_);
@@ -181,7 +176,18 @@ void SaveTask::begin_commit(Communicator& world) {
     fault_point("ckpt.commit", rank_, passage_);
     commit_checkpoint(fs_, dir_, manifest, meta_.config_toml);
     fault_point("ckpt.committed", rank_, passage_);
+    apply_retention();
   });
+}
+
+void SaveTask::apply_retention() {
+  if (options_.retention.keep_latest == 0) return;
+  fault_point("ckpt.retain", rank_, passage_);
+  try {
+    remove_older(fs_, dir_, options_.retention);
+  } catch (const Error& error) {
+    retention_error_ = error;  // The checkpoint is there all the same.
+  }
 }
 
 void SaveTask::begin_clean_up(const Error& error) {

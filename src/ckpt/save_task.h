@@ -35,7 +35,7 @@ struct SaveReport {
 };
 
 /// One checkpoint on its way to the disk, in the order of docs/checkpoint_format.md: the folder;
-/// every rank's file; the manifest and CURRENT; retention. Each stage is work of threads in the
+/// every rank's file; the manifest, CURRENT and retention. Each stage is work of threads in the
 /// background, which never communicate; the ranks exchange in advance() whether it has ended on
 /// all of them.
 class SaveTask {
@@ -62,12 +62,13 @@ class SaveTask {
   const SaveReport& report() const { return report_; }
 
  private:
-  enum class Stage : std::uint8_t { kPrepare, kWrite, kCommit, kRetain, kCleanUp, kOver };
+  enum class Stage : std::uint8_t { kPrepare, kWrite, kCommit, kCleanUp, kOver };
 
   void begin(Stage stage, bool mine, std::function<void()> work);
   void next(Communicator& world, std::optional<Error> failed);
   void begin_write(Communicator& world);
   void begin_commit(Communicator& world);
+  void apply_retention();
   void begin_clean_up(const Error& error);
   double stage_seconds() const;
   void say_if_slow(std::int32_t slowest_rank);
@@ -87,6 +88,7 @@ class SaveTask {
   double stage_began_ = 0;
   double slow_after_ = 0;
   FileRecord record_;
+  std::optional<Error> retention_error_;        ///< This rank's.
   double write_seconds_ = 0, cpu_seconds_ = 0;  ///< This rank's.
   SaveReport report_;
   /// This rank's work of the stage, where it has some. Last: the work uses the members above.

@@ -1,5 +1,7 @@
 #include "comm/call_communicator.h"
 
+#include <fmt/core.h>
+
 #include <utility>
 
 namespace fourfold {
@@ -8,12 +10,17 @@ namespace {
 /// The handle of a job in a lane.
 class LaneWork final : public WorkState {
  public:
-  LaneWork(std::shared_ptr<Job> job, std::shared_ptr<RankContext> context)
-      : job_(std::move(job)), context_(std::move(context)) {}
+  /// `name` is of the operation and outlives this, as does `group`.
+  LaneWork(std::shared_ptr<Job> job, std::shared_ptr<RankContext> context, std::string_view name,
+           std::string_view group)
+      : job_(std::move(job)), context_(std::move(context)), name_(name), group_(group) {}
 
   bool done() const override { return job_->done(); }
   void wait() override {
-    job_->wait();
+    if (!job_->done()) {
+      const TimedSpan span(context_->timeline, TimelineSpan::Kind::kWait, name_, group_);
+      job_->wait();
+    }
     if (job_->error()) std::rethrow_exception(job_->error());
   }
   void drop() noexcept override {
@@ -24,6 +31,7 @@ class LaneWork final : public WorkState {
  private:
   std::shared_ptr<Job> job_;
   std::shared_ptr<RankContext> context_;
+  std::string_view name_, group_;
 };
 
 }  // namespace
@@ -50,7 +58,13 @@ CallCommunicator::CallCommunicator(int rank, std::vector<int> members, std::stri
     : Communicator(rank, static_cast<int>(members.size()), std::move(name)),
       members_(std::move(members)),
       context_(std::move(context)),
-      channel_(group_channel(this->name())) {}
+      channel_(group_channel(this->name())) {
+  for (std::size_t lane = 0; lane < kLaneKinds; ++lane) {
+    tracks_[lane] = static_cast<Lane>(lane) == Lane::kCaller
+                        ? std::string(kMainTrack)
+                        : fmt::format("{} {}", lane_name(static_cast<Lane>(lane)), this->name());
+  }
+}
 
 void CallCommunicator::drain() noexcept {
   for (const auto& job : last_job_) {
@@ -66,6 +80,8 @@ std::vector<int> CallCommunicator::members_of(std::span<const int> ranks) const 
 }
 
 void CallCommunicator::perform(const Call& call) {
+  const TimedSpan span(context_->timeline, TimelineSpan::Kind::kCommunicate, op_name(call.kind),
+                       name(), tracks_[static_cast<std::size_t>(call.lane)], call.bytes());
   const std::uint64_t number = context_->trace.begin(call, name());
   try {
     execute(call);
@@ -99,7 +115,7 @@ Work CallCommunicator::submit(Call call, Lane lane) {
   auto job = std::make_shared<Job>(std::move(run));
   last_job_[index] = job;
   context_->lanes.post(call.channel, job);
-  return Work(std::make_unique<LaneWork>(std::move(job), context_));
+  return Work(std::make_unique<LaneWork>(std::move(job), context_, op_name(call.kind), name()));
 }
 
 Work CallCommunicator::do_all_reduce(Buffer data, ReduceOp op, Lane lane) {

@@ -27,6 +27,7 @@ struct RankContext {
   const CommOptions options;
   std::atomic<std::int64_t> step{0};
   TraceRing trace;
+  Timeline timeline;
   LaneThreads lanes;
 
  private:
@@ -41,6 +42,7 @@ class CallCommunicator : public Communicator {
  public:
   void set_step(Step step) override { context_->step.store(step.value); }
   std::vector<std::string> trace() const override { return context_->trace.lines(); }
+  Timeline& timeline() override { return context_->timeline; }
 
  protected:
   /// `members` are the world ranks of the group, in its order.
@@ -78,6 +80,7 @@ class CallCommunicator : public Communicator {
   template <class T>
   using ByLane = std::array<T, kLaneKinds>;
   const int channel_;                         ///< Of the group, for channel_of().
+  ByLane<std::string> tracks_;                ///< What the lanes are called in a timeline.
   ByLane<std::int64_t> next_seq_{};           ///< Of collectives: equal on all ranks.
   ByLane<std::int64_t> next_pairwise_seq_{};  ///< Of sends and receives.
   ByLane<std::shared_ptr<Job>> last_job_{};

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/strong_int.h"
+#include "base/timeline.h"
 #include "comm/buffer.h"
 #include "comm/work.h"
 
@@ -92,6 +93,9 @@ class Communicator {
   virtual void abort(const std::string& reason) noexcept = 0;
   /// The last operations of this rank, oldest first, a line each: for incident reports.
   virtual std::vector<std::string> trace() const = 0;
+  /// Of this rank, for all groups made from its world: operations and waits for them add themselves
+  /// to it.
+  virtual Timeline& timeline() = 0;
 
  protected:
   Communicator(int rank, int size, std::string name)

@@ -57,6 +57,8 @@ svg .faint { stroke-width: 1; opacity: 0.4; }
 svg .dot { fill: var(--c); }
 svg .frame { fill: none; stroke: var(--rule); stroke-width: 1.5; }
 svg .cell { fill: var(--c); fill-opacity: 0.18; stroke: var(--c); stroke-opacity: 0.7; }
+svg .span { fill: var(--c); }
+svg .band { fill: var(--rule); fill-opacity: 0.5; }
 svg .rank { font-size: 13px; font-variant-numeric: tabular-nums; }
 svg .small { font-size: 10px; }
 .c0 { --c: var(--c0); } .c1 { --c: var(--c1); } .c2 { --c: var(--c2); }
@@ -80,6 +82,10 @@ std::string heading(const std::string& title) {
 std::string render(const ReportChart& chart) { return heading(chart.title) + render_chart(chart); }
 
 std::string render(const ReportGrid& grid) { return heading(grid.title) + render_grid(grid); }
+
+std::string render(const ReportTimeline& timeline) {
+  return heading(timeline.title) + render_timeline(timeline);
+}
 
 std::string render(const ReportText& text) {
   return text.preformatted ? fmt::format("<pre>{}</pre>\n", html_escape(text.text))

@@ -59,12 +59,29 @@ struct ReportGrid {
   std::vector<std::int64_t> ranks{};
 };
 
+/// What some threads did in a stretch of time.
+struct ReportTimeline {
+  struct Span {
+    double begin = 0, end = 0;
+    int colour = 0;  ///< Index in `kinds`.
+    std::string label{};
+  };
+  struct Track {
+    std::string name{};
+    std::vector<Span> spans{};  ///< Later ones are drawn over earlier ones.
+  };
+  std::string title{};
+  double begin = 0, end = 0;  ///< Seconds.
+  std::vector<std::string> kinds{};
+  std::vector<Track> tracks{};
+};
+
 struct ReportText {
   std::string text{};
   bool preformatted = false;
 };
 
-using ReportItem = std::variant<ReportChart, ReportTable, ReportGrid, ReportText>;
+using ReportItem = std::variant<ReportChart, ReportTable, ReportGrid, ReportTimeline, ReportText>;
 
 struct ReportSection {
   std::string title{};
@@ -86,6 +103,7 @@ void write_report(const std::string& path, const Report& report);
 /// The pictures alone, as <svg> elements that take their colours from the page's style.
 std::string render_chart(const ReportChart& chart);
 std::string render_grid(const ReportGrid& grid);
+std::string render_timeline(const ReportTimeline& timeline);
 
 /// Text for HTML: escaped, and made UTF-8 where it is not.
 std::string html_escape(std::string_view text);

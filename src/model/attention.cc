@@ -66,13 +66,16 @@ at::Tensor Attention::forward(const at::Tensor& x, const MicroBatch& batch, Save
   saved.qkv = project_qkv(x, seq, 0);
   saved.output = empty_tensor({rows, heads_ * head_dim_}, context_.compute);
   saved.log_sum_exp = empty_tensor({rows / seq, heads_, seq}, DType::kF32);
-  with_type(context_.compute, [&]<class T>(T) {
-    const auto in = kernels::fused_qkv(elements<T>(saved.qkv), seq, heads_, kv_heads_, head_dim_);
-    kernels::attention_forward<T>(
-        shape(rows, seq), in.q.as_const(), in.k.as_const(), in.v.as_const(),
-        kernels::dense_heads(elements<T>(saved.output), seq, heads_, head_dim_),
-        elements<float>(saved.log_sum_exp), dropout(batch));
-  });
+  {
+    const TimedSpan span = context_.timed("attention");
+    with_type(context_.compute, [&]<class T>(T) {
+      const auto in = kernels::fused_qkv(elements<T>(saved.qkv), seq, heads_, kv_heads_, head_dim_);
+      kernels::attention_forward<T>(
+          shape(rows, seq), in.q.as_const(), in.k.as_const(), in.v.as_const(),
+          kernels::dense_heads(elements<T>(saved.output), seq, heads_, head_dim_),
+          elements<float>(saved.log_sum_exp), dropout(batch));
+    });
+  }
   return projection_.forward(saved.output);
 }
 
@@ -81,16 +84,19 @@ at::Tensor Attention::backward(const at::Tensor& x, const at::Tensor& d_output,
   const std::int64_t rows = batch.rows(), seq = batch.seq;
   const at::Tensor d_heads = projection_.backward(saved.output, d_output);
   const at::Tensor d_qkv = empty_tensor(saved.qkv.sizes(), context_.compute);
-  with_type(context_.compute, [&]<class T>(T) {
-    auto heads = [&](const at::Tensor& t) {
-      return kernels::dense_heads(elements<T>(t), seq, heads_, head_dim_).as_const();
-    };
-    const auto in = kernels::fused_qkv(elements<T>(saved.qkv), seq, heads_, kv_heads_, head_dim_);
-    const auto out = kernels::fused_qkv(elements<T>(d_qkv), seq, heads_, kv_heads_, head_dim_);
-    kernels::attention_backward<T>(
-        shape(rows, seq), in.q.as_const(), in.k.as_const(), in.v.as_const(), heads(saved.output),
-        heads(d_heads), elements<float>(saved.log_sum_exp), out.q, out.k, out.v, dropout(batch));
-  });
+  {
+    const TimedSpan span = context_.timed("attention backward");
+    with_type(context_.compute, [&]<class T>(T) {
+      auto heads = [&](const at::Tensor& t) {
+        return kernels::dense_heads(elements<T>(t), seq, heads_, head_dim_).as_const();
+      };
+      const auto in = kernels::fused_qkv(elements<T>(saved.qkv), seq, heads_, kv_heads_, head_dim_);
+      const auto out = kernels::fused_qkv(elements<T>(d_qkv), seq, heads_, kv_heads_, head_dim_);
+      kernels::attention_backward<T>(
+          shape(rows, seq), in.q.as_const(), in.k.as_const(), in.v.as_const(), heads(saved.output),
+          heads(d_heads), elements<float>(saved.log_sum_exp), out.q, out.k, out.v, dropout(batch));
+    });
+  }
   turn(d_qkv, seq, 0, true);
   if (qkv_.bias()) {
     with_type(context_.compute, [&]<class T>(T) {

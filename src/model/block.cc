@@ -1,5 +1,7 @@
 #include "model/block.h"
 
+#include <fmt/core.h>
+
 #include "device/tensors.h"
 #include "model/dropout_places.h"
 
@@ -9,6 +11,7 @@ Block::Block(const ParallelContext& context, const ModelSpec& spec, const BlockL
              int index)
     : context_(context),
       index_(index),
+      name_(fmt::format("block {}", index)),
       hidden_(spec.hidden),
       dropout_(static_cast<float>(spec.dropout)),
       attention_norm_(context, layers.attention_norm),
@@ -56,6 +59,7 @@ at::Tensor Block::residual_backward(const at::Tensor& d_output, Linear4D& linear
 }
 
 at::Tensor Block::forward(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const {
+  const TimedSpan span = context_.timed("forward of", name_);
   saved.input = x;
   saved.attention_input = attention_norm_.forward(x, saved.attention_statistics);
   const at::Tensor attended = attention_.forward(saved.attention_input, batch, saved.attention);
@@ -68,6 +72,7 @@ at::Tensor Block::forward(const at::Tensor& x, const MicroBatch& batch, Saved& s
 
 at::Tensor Block::backward(const at::Tensor& d_output, const MicroBatch& batch,
                            const Saved& saved) {
+  const TimedSpan span = context_.timed("backward of", name_);
   const at::Tensor d_mlp =
       residual_backward(d_output, mlp_.down(), batch, mlp_dropout_place(index_));
   const at::Tensor d_mlp_input = mlp_.backward(saved.mlp_input, d_mlp, saved.mlp);

@@ -50,6 +50,7 @@ class Block {
 
   const ParallelContext& context_;
   int index_;
+  std::string name_;  ///< For the timeline.
   std::int64_t hidden_;
   float dropout_;
   Norm4D attention_norm_;

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "device/tensors.h"
 #include "model/dropout_places.h"
+#include "parallel/overlap_scheduler.h"
 
 namespace fourfold {
 Transformer::Transformer(const ParallelContext& context, const ModelSpec& spec,
@@ -43,6 +44,10 @@ void Transformer::collect_units() {
   }
 }
 
+void Transformer::enter(const ParameterUnit& unit) const {
+  if (context_.overlap) context_.overlap->settle(unit);
+}
+
 at::Tensor Transformer::embed(const MicroBatch& batch, std::int64_t first_position) const {
   const at::Tensor hidden = embedding_.forward(batch.tokens, batch.seq, first_position);
   const kernels::DropoutSpec dropout = hidden_dropout(
@@ -67,17 +72,21 @@ void Transformer::embed_backward(const MicroBatch& batch, const at::Tensor& d_hi
   embedding_.backward(batch.tokens, batch.seq, d_hidden);
 }
 
-double Transformer::forward_backward(const MicroBatch& batch, float scale) {
+double Transformer::forward_backward(const MicroBatch& batch, float scale,
+                                     const std::function<void(const ParameterUnit&)>& passed) {
+  auto pass = [&](const ParameterUnit& unit) {
+    if (passed) passed(unit);
+  };
   std::vector<Block::Saved> saved(blocks_.size());
   at::Tensor hidden = embed(batch, 0);
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    enter(units_[i + 1]);
     hidden = blocks_[i]->forward(hidden, batch, saved[i]);
     if (recomputes(i)) saved[i].keep_input_only();
   }
-  Norm4D::Statistics statistics;
-  const at::Tensor normed = final_norm_.forward(hidden, statistics);
-  VocabLoss::Result loss = loss_->forward_backward(normed, batch.targets, scale);
-  at::Tensor gradient = final_norm_.backward(loss.d_hidden, hidden, statistics, {});
+  double loss = 0;
+  at::Tensor gradient = head_forward_backward(hidden, batch, scale, loss);
+  pass(units_.back());
   for (std::size_t i = blocks_.size(); i-- > 0;) {
     if (recomputes(i)) {
       const at::Tensor input = saved[i].input;
@@ -85,17 +94,32 @@ double Transformer::forward_backward(const MicroBatch& batch, float scale) {
     }
     gradient = blocks_[i]->backward(gradient, batch, saved[i]);
     saved[i] = {};
+    pass(units_[i + 1]);
   }
   embed_backward(batch, gradient);
-  return loss.loss_sum;
+  pass(units_.front());
+  return loss;
+}
+
+at::Tensor Transformer::head_forward_backward(const at::Tensor& hidden, const MicroBatch& batch,
+                                              float scale, double& loss_sum) {
+  const TimedSpan span = context_.timed("head and loss");
+  enter(units_.back());
+  Norm4D::Statistics statistics;
+  const at::Tensor normed = final_norm_.forward(hidden, statistics);
+  VocabLoss::Result loss = loss_->forward_backward(normed, batch.targets, scale);
+  loss_sum = loss.loss_sum;
+  return final_norm_.backward(loss.d_hidden, hidden, statistics, {});
 }
 
 double Transformer::forward(const MicroBatch& batch) const {
   at::Tensor hidden = embed(batch, 0);
-  for (const auto& block : blocks_) {
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    enter(units_[i + 1]);
     Block::Saved unsaved;
-    hidden = block->forward(hidden, batch, unsaved);
+    hidden = blocks_[i]->forward(hidden, batch, unsaved);
   }
+  enter(units_.back());
   Norm4D::Statistics unused;
   return loss_->forward(final_norm_.forward(hidden, unused), batch.targets);
 }

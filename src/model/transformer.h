@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -27,8 +28,10 @@ class Transformer {
 
   /// One micro-batch: returns the sum over its rows of the cross-entropy and adds the gradient of
   /// scale · that sum to the parameters' gradients. Gradients of vectors are complete after the
-  /// units' finish_gradients(). Collective over x, y and z.
-  double forward_backward(const MicroBatch& batch, float scale);
+  /// units' finish_gradients(). `passed` is called with each unit whose gradients the rest of the
+  /// pass does not touch. Collective over x, y and z.
+  double forward_backward(const MicroBatch& batch, float scale,
+                          const std::function<void(const ParameterUnit&)>& passed = {});
   /// The loss sum alone, without dropout if the batch says so.
   double forward(const MicroBatch& batch) const;
 
@@ -48,7 +51,12 @@ class Transformer {
   Transformer(const ParallelContext& context, const ModelSpec& spec,
               const TransformerOptions& options, const ModelLayers& layers);
   at::Tensor embed(const MicroBatch& batch, std::int64_t first_position) const;
+  /// The vectors of a unit are about to be used.
+  void enter(const ParameterUnit& unit) const;
   void embed_backward(const MicroBatch& batch, const at::Tensor& d_hidden);
+  /// From the last block's output to its gradient.
+  at::Tensor head_forward_backward(const at::Tensor& hidden, const MicroBatch& batch, float scale,
+                                   double& loss_sum);
   bool recomputes(std::size_t block) const {
     return block < options_.recompute.size() && options_.recompute[block];
   }

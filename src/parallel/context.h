@@ -22,6 +22,10 @@ struct ParallelContext {
   const Grid& shape() const { return grid.grid(); }
   Coords coords() const { return grid.coords(); }
   int size(Axis axis) const { return grid.grid().shape()[axis]; }
+  /// Computation that takes a while, for the timeline; `of` outlives the span.
+  TimedSpan timed(std::string_view what, std::string_view of = {}) const {
+    return {grid.world().timeline(), TimelineSpan::Kind::kCompute, what, of};
+  }
 };
 
 }  // namespace fourfold

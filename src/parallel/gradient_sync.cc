@@ -1,46 +1,85 @@
 #include "parallel/gradient_sync.h"
 
+#include <utility>
+
 #include "comm/tensor_buffer.h"
-#include "device/tensors.h"
 
 namespace fourfold {
-namespace {
 
-/// Elements of the stored rows that each data rank updates.
-std::vector<std::int64_t> counts_over_data(const ParallelContext& context, const Parameter& p) {
-  const std::int64_t cols = p.weight.size(1);
-  return split_counts(p.stored.dims[0].size(), context.size(Axis::kData), cols);
+void GradientSync::passed(const ParameterUnit& unit) {
+  passed_.push_back({&unit, scheduler_.scatters_started()});
+  if (scheduler_.options().data_reduce) start_ready(Lane::kReduce);
 }
 
-}  // namespace
+void GradientSync::finish() {
+  scheduler_.finish_scatters();
+  start_ready(scheduler_.options().data_reduce ? Lane::kReduce : Lane::kCaller);
+  for (Sum& sum : sums_) finish(sum);
+  sums_.clear();
+}
 
-void sum_gradients(const ParallelContext& context, std::span<Parameter* const> parameters) {
-  Communicator& data = context.grid.group({Axis::kData});
-  for (Parameter* p : parameters) {
-    const int parts = p->spec.layout.dims[0].parts;
-    if (parts != 0) {
-      context.grid.sharers_of_x(parts)
-          .all_reduce(buffer_of(p->gradient), ReduceOp::kSum)
-          .wait_stream();
-    }
-    if (context.zero) {
-      data.reduce_scatter(buffer_of(p->gradient), buffer_of(p->updated_gradient()),
-                          counts_over_data(context, *p), ReduceOp::kSum)
-          .wait_stream();
-    } else {
-      data.all_reduce(buffer_of(p->gradient), ReduceOp::kSum).wait_stream();
-    }
+void GradientSync::start_ready(Lane lane) {
+  while (!passed_.empty() && passed_.front().scatters <= scheduler_.scatters_finished()) {
+    const ParameterUnit& unit = *passed_.front().unit;
+    passed_.pop_front();
+    unit.finish_gradients();
+    start(unit.parameters(), lane);
   }
 }
 
-void gather_updated_weights(const ParallelContext& context,
-                            std::span<Parameter* const> parameters) {
-  if (!context.zero) return;
-  Communicator& data = context.grid.group({Axis::kData});
+void GradientSync::start(std::span<Parameter* const> parameters, Lane lane) {
+  std::vector<Parameter*> small;
+  std::vector<at::Tensor> tensors;
+  std::vector<Work> works;
+  const bool alone = context_.size(Axis::kData) == 1;
   for (Parameter* p : parameters) {
-    data.all_gather(buffer_of(p->updated_weight()), buffer_of(p->weight),
-                    counts_over_data(context, *p))
-        .wait_stream();
+    const int parts = p->spec.layout.dims[0].parts;
+    if (parts != 0) {
+      context_.grid.sharers_of_x(parts)
+          .all_reduce(buffer_of(p->gradient), ReduceOp::kSum)
+          .wait_stream();
+    }
+    if (alone) continue;
+    if (p->gradient.numel() < Bucket::kSmall) {
+      small.push_back(p);
+    } else {
+      works.push_back(start_sum(*p, lane));
+      tensors.push_back(p->gradient);
+    }
+  }
+  if (alone) return;
+  Sum sum{Bucket(context_, std::move(small)), {}, {}};
+  if (!sum.bucket.empty()) {
+    Communicator& data = context_.grid.group({Axis::kData});
+    const at::Tensor packed = sum.bucket.pack(&Parameter::gradient);
+    if (context_.zero) {
+      sum.sum = sum.bucket.room_of_mine(DType::kF32);
+      works.push_back(data.reduce_scatter(buffer_of(packed), buffer_of(sum.sum),
+                                          sum.bucket.counts(), ReduceOp::kSum, lane));
+    } else {
+      sum.sum = packed;
+      works.push_back(data.all_reduce(buffer_of(packed), ReduceOp::kSum, lane));
+    }
+    tensors.insert(tensors.end(), {packed, sum.sum});
+  }
+  sum.in_flight = InFlight(std::move(tensors), std::move(works));
+  sums_.push_back(std::move(sum));
+}
+
+Work GradientSync::start_sum(const Parameter& p, Lane lane) {
+  Communicator& data = context_.grid.group({Axis::kData});
+  if (!context_.zero) return data.all_reduce(buffer_of(p.gradient), ReduceOp::kSum, lane);
+  return data.reduce_scatter(buffer_of(p.gradient), buffer_of(p.updated_gradient()),
+                             counts_over_data(context_, p), ReduceOp::kSum, lane);
+}
+
+void GradientSync::finish(Sum& sum) {
+  sum.in_flight.wait();
+  if (sum.bucket.empty()) return;
+  if (context_.zero) {
+    sum.bucket.unpack_mine(sum.sum, &Parameter::gradient);
+  } else {
+    sum.bucket.unpack(sum.sum, &Parameter::gradient);
   }
 }
 

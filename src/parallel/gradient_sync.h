@@ -1,17 +1,55 @@
 #pragma once
 
+#include <cstdint>
+#include <deque>
 #include <span>
+#include <vector>
 
-#include "parallel/parameter.h"
+#include "parallel/bucket.h"
+#include "parallel/in_flight.h"
+#include "parallel/overlap_scheduler.h"
+#include "parallel/parameter_unit.h"
 
 namespace fourfold {
 
-/// Once per step, after the last backward: sums the stored gradients (already summed over z) over
-/// data, and over the x ranks that share a part of a key/value weight. With ZeRO-1 the sum over
-/// data is a reduce-scatter: only Parameter::updated_gradient() holds it afterwards.
-void sum_gradients(const ParallelContext& context, std::span<Parameter* const> parameters);
+/// Sums the stored gradients (already summed over z by the scheduler) of a step's last backward
+/// over data, and over the x ranks that share a part of a key/value weight, unit by unit as the
+/// backward goes on. With ZeRO-1 the sum over data is a reduce-scatter: only
+/// Parameter::updated_gradient() holds it afterwards. Small parameters of a unit are packed into
+/// one operation; neither that nor the order of units changes a bit.
+class GradientSync {
+ public:
+  /// Both outlive this. The scheduler's options say whether sums run behind the backward.
+  GradientSync(const ParallelContext& context, OverlapScheduler& scheduler)
+      : context_(context), scheduler_(scheduler) {}
 
-/// After the update: with ZeRO-1 the data ranks gather the rows that the others updated.
-void gather_updated_weights(const ParallelContext& context, std::span<Parameter* const> parameters);
+  /// The last backward of the step is past this unit: its gradients grow no more, once their sums
+  /// over z are stored.
+  void passed(const ParameterUnit& unit);
+  /// The same of parameters whose gradients are whole over z.
+  void start(std::span<Parameter* const> parameters, Lane lane);
+  /// Until all sums are there.
+  void finish();
+
+ private:
+  struct Passed {
+    const ParameterUnit* unit;
+    std::int64_t scatters;  ///< The scheduler's count when it was passed.
+  };
+  struct Sum {
+    Bucket bucket;
+    at::Tensor sum;  ///< Of the bucket's gradients, or of this rank's part of them.
+    InFlight in_flight;
+  };
+
+  void start_ready(Lane lane);
+  Work start_sum(const Parameter& p, Lane lane);
+  void finish(Sum& sum);
+
+  const ParallelContext& context_;
+  OverlapScheduler& scheduler_;
+  std::deque<Passed> passed_;
+  std::vector<Sum> sums_;
+};
 
 }  // namespace fourfold

@@ -20,7 +20,11 @@ at::Tensor Linear4D::forward(const at::Tensor& input) const {
   if (chunks > 1 && contraction.size() > 1) {
     return forward_in_chunks(input, weight, contraction, chunks);
   }
-  const at::Tensor output = product_forward(input, weight);
+  at::Tensor output;
+  {
+    const TimedSpan span = context_.timed("forward", name());
+    output = product_forward(input, weight);
+  }
   contraction.all_reduce(buffer_of(output), ReduceOp::kSum).wait_stream();
   return output;
 }
@@ -33,16 +37,27 @@ at::Tensor Linear4D::forward_in_chunks(const at::Tensor& input, const at::Tensor
     const Range rows = split_range(input.size(0), chunks, chunk);
     if (rows.size() == 0) continue;
     const at::Tensor part = rows_of(output, rows.begin, rows.end);
-    product_forward(rows_of(input, rows.begin, rows.end), weight, part);
+    {
+      const TimedSpan span = context_.timed("forward", name());
+      product_forward(rows_of(input, rows.begin, rows.end), weight, part);
+    }
     reductions.push_back(contraction.all_reduce(buffer_of(part), ReduceOp::kSum, Lane::kReduce));
   }
   for (Work& reduction : reductions) reduction.wait_stream();
   return output;
 }
 
+at::Tensor Linear4D::input_gradient(const at::Tensor& d_output, const at::Tensor& weight) const {
+  const TimedSpan span = context_.timed("dI", name());
+  return product_input_gradient(d_output, weight);
+}
+
 void Linear4D::add_weight_gradient(const at::Tensor& input, const at::Tensor& d_output) {
   const WeightBlock::GradientTarget target = weights_.gradient_target();
-  product_weight_gradient(d_output, input, target.tensor, target.accumulate);
+  {
+    const TimedSpan span = context_.timed("dW", name());
+    product_weight_gradient(d_output, input, target.tensor, target.accumulate);
+  }
   weights_.add_gradient(target);
 }
 
@@ -53,9 +68,9 @@ at::Tensor Linear4D::backward(const at::Tensor& input, const at::Tensor& d_outpu
   // dI.
   if (outputs.size() == 1) {
     add_weight_gradient(input, d_output);
-    return product_input_gradient(d_output, weight);
+    return input_gradient(d_output, weight);
   }
-  const at::Tensor d_input = product_input_gradient(d_output, weight);
+  const at::Tensor d_input = input_gradient(d_output, weight);
   const Lane lane = context_.overlap ? context_.overlap->reduce_lane() : Lane::kCaller;
   Work reduction = outputs.all_reduce(buffer_of(d_input), ReduceOp::kSum, lane);
   add_weight_gradient(input, d_output);

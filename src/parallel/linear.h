@@ -46,7 +46,9 @@ class Linear4D {
   /// The rows in pieces: the sum of one runs behind the product of the next.
   at::Tensor forward_in_chunks(const at::Tensor& input, const at::Tensor& weight,
                                Communicator& contraction, int chunks) const;
+  at::Tensor input_gradient(const at::Tensor& d_output, const at::Tensor& weight) const;
   void add_weight_gradient(const at::Tensor& input, const at::Tensor& d_output);
+  const std::string& name() const { return weights_.parameters().front().spec.name; }
 
   const ParallelContext& context_;
   Orientation orientation_;

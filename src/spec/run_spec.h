@@ -31,6 +31,8 @@ struct OverlapSpec {
   bool all_reduce = true;
   bool reduce_scatter = true;
   bool all_gather = true;
+  bool data_reduce = true;
+  bool data_gather = true;
   int prefetch_depth = 1;  ///< Matrices.
   int forward_chunks = 1;
 };

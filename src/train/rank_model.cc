@@ -67,7 +67,8 @@ RankModel::RankModel(const RunSpec& run, Communicator& world)
       world_(world),
       grid_(Grid(run.parallel.grid, run.parallel.order), world),
       overlap_({run.overlap.all_reduce, run.overlap.reduce_scatter, run.overlap.all_gather,
-                run.overlap.prefetch_depth, run.overlap.forward_chunks}),
+                run.overlap.data_reduce, run.overlap.data_gather, run.overlap.prefetch_depth,
+                run.overlap.forward_chunks}),
       plan_(overlap_plan(model_layers(run.model, run.parallel.grid, head_layout_of(run)),
                          model_options(run).recompute)),
       context_{grid_,
@@ -77,6 +78,7 @@ RankModel::RankModel(const RunSpec& run, Communicator& world)
                true,
                &overlap_},
       model_(context_, run.model, model_options(run)) {
+  overlap_.bind(model_.units());
   bind_optimizer();
 }
 
@@ -128,18 +130,19 @@ double RankModel::compute_gradients(std::int64_t step, std::int64_t first_sample
   const std::int64_t tokens = run_.train.global_batch * run_.train.seq_len;
   for (const ParameterUnit& unit : model_.units()) unit.zero_gradients();
   double loss_sum = 0;
+  GradientSync sync(context_, overlap_);
   for (std::int64_t i = 0; i < run_.accumulation(); ++i) {
     MicroBatch batch = make_batch(first_sample, sample_numbers(i), samples);
     batch.step = step;
     batch.dropout = true;
     overlap_.begin(plan_.step);
-    loss_sum += model_.forward_backward(batch, 1.0f / static_cast<float>(tokens));
+    const bool last = i + 1 == run_.accumulation();
+    auto passed = [&](const ParameterUnit& unit) {
+      if (last) sync.passed(unit);
+    };
+    loss_sum += model_.forward_backward(batch, 1.0f / static_cast<float>(tokens), passed);
   }
-  overlap_.finish_scatters();
-  for (const ParameterUnit& unit : model_.units()) {
-    unit.finish_gradients();
-    sum_gradients(context_, unit.parameters());
-  }
+  sync.finish();
   grid_.group({Axis::kZ, Axis::kData})
       .all_reduce({&loss_sum, 1, DType::kF64}, ReduceOp::kSum)
       .wait_host();
@@ -160,18 +163,12 @@ bool RankModel::finite(double loss, const GradientNorm& norm, std::int64_t step)
 }
 
 GradientNorm RankModel::gradient_norm() {
+  const TimedSpan span = context_.timed("gradient norm");
   GradientNormSum sum;
   for (std::size_t i = 0; i < optimizer_.size(); ++i) {
     sum.add(optimizer_[i], static_cast<std::int64_t>(i));
   }
   return sum.combine(optimizer_, world_);
-}
-
-void RankModel::spread_weights() {
-  for (const ParameterUnit& unit : model_.units()) {
-    gather_updated_weights(context_, unit.parameters());
-    unit.refresh_vectors();
-  }
 }
 
 StepResult RankModel::apply_gradients(std::int64_t step, double loss) {
@@ -183,9 +180,18 @@ StepResult RankModel::apply_gradients(std::int64_t step, double loss) {
   result.skipped = !finite(result.loss, norm, step);
   if (result.skipped) return result;
   ++updates_;
-  adamw_update(adamw_of(run_.optimizer), optimizer_, updates_, result.lr,
-               clip_factor(norm.norm, run_.optimizer.clip_grad));
-  spread_weights();
+  const double scale = clip_factor(norm.norm, run_.optimizer.clip_grad);
+  // In the order of the next forward: the weights that it needs first are on their way first.
+  std::span<const OptimizerTensor> rest = optimizer_;
+  for (const ParameterUnit& unit : model_.units()) {
+    {
+      const TimedSpan span = context_.timed("update");
+      adamw_update(adamw_of(run_.optimizer), rest.first(unit.parameters().size()), updates_,
+                   result.lr, scale);
+    }
+    rest = rest.subspan(unit.parameters().size());
+    overlap_.spread(context_, unit);
+  }
   return result;
 }
 
@@ -265,7 +271,7 @@ void RankModel::restored(std::span<const StateTensor> state, std::int64_t update
       to[e] = rounded;
     }
   }
-  spread_weights();
+  for (const ParameterUnit& unit : model_.units()) overlap_.spread(context_, unit);
 }
 
 }  // namespace fourfold

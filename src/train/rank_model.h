@@ -74,8 +74,6 @@ class RankModel {
   GradientNorm gradient_norm();
   /// Whether the step may be applied; skips or throws by policy.
   bool finite(double loss, const GradientNorm& norm, std::int64_t step) const;
-  /// Spreads what the optimizer or a load changed, in the order of the next forward pass.
-  void spread_weights();
 
   const RunSpec& run_;
   Communicator& world_;

@@ -12,6 +12,7 @@
 #include "layout/grid.h"
 #include "spec/counts.h"
 #include "spec/run_config.h"
+#include "train/timeline_section.h"
 
 namespace fourfold {
 namespace {
@@ -174,6 +175,7 @@ std::string write_run_report(const RunSpec& run) {
                                 run.model.layers, run.model.hidden, run.parallel.grid.size());
   add_facts(report, run, curves);
   report.sections.push_back(curves_section(curves));
+  if (auto timeline = timeline_section(run.dir)) report.sections.push_back(std::move(*timeline));
   report.sections.push_back(grid_section(run));
   report.sections.push_back(configuration_section(run));
   const std::string path = run.dir + "/report.html";

@@ -97,16 +97,14 @@ int train_command(const TrainOptions& options) {
   RunSpec run = load_run(options.file, options.overrides).value();
   if (!options.run_dir.empty()) run.dir = options.run_dir;
   const Launch launch = choose_launch(run, options.ranks);
-  if (options.trace_steps > 0) {
-    throw Error(ErrorKind::kUsage, "--trace is not built yet", "leave it out");
-  }
   if (options.dry_run) {
     if (launch.speaks) fmt::print("{}", describe_run(run));
     return 0;
   }
   const SignalWatch signals;
   const RunData data(run);
-  const TrainerShared shared{run, data.train, data.valid.get(), signals, clock, started};
+  const TrainerShared shared{run,   data.train, data.valid.get(),   signals,
+                             clock, started,    options.trace_steps};
   std::atomic<int> code{0};
   run_ranks(launch, comm_options(run.comm), [&](Communicator& world) {
     try {

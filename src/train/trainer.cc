@@ -14,6 +14,7 @@
 #include "spec/model_identity.h"
 #include "spec/run_config.h"
 #include "train/peak_rate.h"
+#include "train/step_tracer.h"
 
 namespace fourfold {
 namespace {
@@ -241,12 +242,16 @@ int Trainer::train() try { return train_to_the_end(); } catch (...) {
 }
 
 int Trainer::train_to_the_end() {
+  StepTracer tracer(run_.dir, world_, shared_.trace_steps, step_, run_.train.steps);
   while (step_ < run_.train.steps) {
+    const std::int64_t step = step_;
+    tracer.begin(step);
     one_step();
     const bool last = step_ == run_.train.steps;
     follow_checkpoints();
     if (last || due(run_.train.eval_interval)) evaluate();
     if (last || due(run_.checkpoint.save_interval)) save();
+    tracer.end(step, log());
     const Stop stop = agreed_stop();
     if (stop != Stop::kNone && !last) return stop_early(stop);
   }

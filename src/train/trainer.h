@@ -17,7 +17,8 @@ struct TrainerShared {
   const WindowReader* valid;  ///< Null: no evaluation.
   const SignalWatch& signals;
   const Clock& clock;
-  double started = 0;  ///< When the command began, on the clock.
+  double started = 0;   ///< When the command began, on the clock.
+  int trace_steps = 0;  ///< Steps of which a timeline is kept.
 };
 
 /// The training loop of one rank: resume, step, evaluate, save, stop.

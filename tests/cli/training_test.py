@@ -121,6 +121,34 @@ class Training(Case):
             self.assertGreater(saved[-1][key], 0, key)
         self.assertLess(steps[-1]["loss"], steps[0]["loss"] - 0.1)
 
+    def test_a_timeline_has_every_rank_and_lane(self):
+        self.succeed("train", self.write_run(steps=8, save=1, x=3), "--trace", "3")
+        folder = self.folder / "runs/run/traces"
+        self.assertEqual([f"rank-{r:05}.json" for r in range(6)],
+                         sorted(path.name for path in folder.iterdir()))
+        for rank, path in enumerate(sorted(folder.iterdir())):
+            events = json.loads(path.read_text())["traceEvents"]
+            tracks = {e["args"]["name"] for e in events if e["name"] == "thread_name"}
+            self.assertLessEqual({"main", "gather z", "reduce x", "scatter z", "snapshot"}, tracks)
+            spans = [e for e in events if e["ph"] == "X"]
+            self.assertEqual({rank}, {e["pid"] for e in spans})
+            steps = [e for e in spans if e["cat"] == "step"]
+            self.assertEqual(["step 3", "step 4", "step 5"], [e["name"] for e in steps])
+            self.assertLess(steps[0]["ts"] + steps[0]["dur"], steps[1]["ts"] + 1)
+            gathered = [e for e in spans if e["name"] == "all_gather z" and "args" in e]
+            self.assertGreater(len(gathered), 3)
+            self.assertEqual({"compute", "communicate", "wait", "checkpoint", "step"},
+                             {e["cat"] for e in spans} | {"wait"})
+        report = (self.folder / "runs/run/report.html").read_text()
+        self.assertIn("Rank 0, step 5", report)
+        self.assertIn("hidden communication", report)
+
+    def test_a_timeline_of_more_steps_than_there_are(self):
+        self.succeed("train", self.write_run(steps=2, save=0), "--trace", "9")
+        events = json.loads((self.folder / "runs/run/traces/rank-00001.json").read_text())
+        self.assertEqual(["step 1", "step 2"],
+                         [e["name"] for e in events["traceEvents"] if e.get("cat") == "step"])
+
     def test_a_dry_run_trains_nothing(self):
         text = self.succeed("train", self.write_run(), "--dry-run")
         self.assertIn("memory", text.lower())

@@ -112,9 +112,13 @@ class Weights {
   }
   /// Sums a rank's gradients over data and takes them.
   void collect(const ParallelContext& context, ParameterGroup& group) {
+    std::vector<Parameter*> all;
+    for (Parameter& p : group.parameters()) all.push_back(&p);
+    OverlapScheduler plain({});
+    GradientSync sync(context, plain);
+    sync.start(all, Lane::kCaller);
+    sync.finish();
     for (Parameter& p : group.parameters()) {
-      Parameter* one[] = {&p};
-      sum_gradients(context, one);
       gradients_.at(p.spec.name).add(p.updated, p.updated_gradient());
     }
   }

@@ -126,16 +126,22 @@ TEST(Grids, OverlapChangesNoBit) {
     RunSpec run = testing::run_of(with_dropout(testing::tiny_gpt()), 12);
     run.train.precision = precision;
     const VerifyReference reference = make_reference(run, kSteps, random_samples(run));
-    for (const GridShape& grid : {GridShape(2, 1, 2, 1), GridShape(1, 2, 3, 1)}) {
+    for (const GridShape& grid :
+         {GridShape(2, 1, 2, 1), GridShape(1, 2, 3, 1), GridShape(1, 1, 2, 3)}) {
       for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
         RunSpec base = with_grid(run, grid, 2);
         base.memory.recompute = recompute;
-        base.overlap = {.all_reduce = false, .reduce_scatter = false, .all_gather = false};
+        base.overlap = {.all_reduce = false,
+                        .reduce_scatter = false,
+                        .all_gather = false,
+                        .data_reduce = false,
+                        .data_gather = false};
         const auto expected = bits_of(base, reference);
         for (const OverlapSpec& overlap :
              {OverlapSpec{.reduce_scatter = false, .all_gather = false},
               OverlapSpec{.all_reduce = false, .all_gather = false},
               OverlapSpec{.all_reduce = false, .reduce_scatter = false},
+              OverlapSpec{.data_reduce = false}, OverlapSpec{.data_gather = false},
               OverlapSpec{.prefetch_depth = 5}}) {
           RunSpec other = base;
           other.overlap = overlap;

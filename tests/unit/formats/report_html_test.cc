@@ -41,6 +41,32 @@ std::vector<std::string> labels(double low, double high, bool logarithmic = fals
 
 using Labels = std::vector<std::string>;
 
+TEST(ReportTimeline, DrawsWhatLiesInIt) {
+  ReportTimeline timeline;
+  timeline.title = "a <step>";
+  timeline.begin = 1;
+  timeline.end = 2;
+  timeline.kinds = {"computation", "communication"};
+  timeline.tracks.push_back(
+      {"main",
+       {{0, 0.5, 0, "before"}, {0.5, 1.5, 0, "cut"}, {1.6, 1.7, 1, "in"}, {3, 4, 0, "after"}}});
+  timeline.tracks.push_back({"lane", {}});
+  for (int i = 0; i < 1000; ++i) {  // Too narrow to be seen apart.
+    timeline.tracks[1].spans.push_back({1 + i * 1e-3, 1 + (i + 0.9) * 1e-3, 1, "many"});
+  }
+  Report report;
+  report.sections.push_back({"Timeline", "", {timeline}});
+  const std::string html = render_report(report);
+  expect_balanced(html);
+  EXPECT_EQ(count(html, "<title>before</title>"), 0);
+  EXPECT_EQ(count(html, "<title>after</title>"), 0);
+  EXPECT_EQ(count(html, "<title>cut</title>"), 1);
+  EXPECT_EQ(count(html, "<title>in</title>"), 1);
+  EXPECT_GT(count(html, "<title>many</title>"), 100);
+  EXPECT_LE(count(html, "<title>many</title>"), 1000);
+  EXPECT_NE(html.find("a &lt;step&gt;"), std::string::npos);
+}
+
 TEST(ChartAxis, MarksRoundPlaces) {
   EXPECT_EQ(labels(0, 10), (Labels{"0", "2", "4", "6", "8", "10"}));
   EXPECT_EQ(labels(0.02, 0.11), (Labels{"0.02", "0.04", "0.06", "0.08", "0.10", "0.12"}));

@@ -1,0 +1,74 @@
+#include "parallel/bucket.h"
+
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "device/tensors.h"
+
+namespace fourfold {
+
+std::vector<std::int64_t> counts_over_data(const ParallelContext& context, const Parameter& p) {
+  return split_counts(p.stored.dims[0].size(), context.size(Axis::kData), p.weight.size(1));
+}
+
+Bucket::Bucket(const ParallelContext& context, std::vector<Parameter*> parameters)
+    : parameters_(std::move(parameters)),
+      ranks_(context.size(Axis::kData)),
+      rank_(context.coords().data),
+      counts_(static_cast<std::size_t>(ranks_)) {
+  for (const Parameter* p : parameters_) {
+    const auto each = counts_over_data(context, *p);
+    for (std::size_t r = 0; r < each.size(); ++r) counts_[r] += each[r];
+  }
+}
+
+template <class Copy>
+void Bucket::each_piece(const at::Tensor& packed, at::Tensor Parameter::* member, int first,
+                        int last, Copy copy) const {
+  char* place = static_cast<char*>(packed.mutable_data_ptr());
+  for (int r = first; r < last; ++r) {
+    for (const Parameter* p : parameters_) {
+      const at::Tensor& stored = p->*member;
+      const std::int64_t row = stored.size(1) * stored.element_size();
+      const Range rows = split_range(stored.size(0), ranks_, r);
+      copy(place, static_cast<char*>(stored.mutable_data_ptr()) + rows.begin * row,
+           static_cast<std::size_t>(rows.size() * row));
+      place += rows.size() * row;
+    }
+  }
+}
+
+at::Tensor Bucket::room(DType dtype) const {
+  return empty_tensor({std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0})}, dtype);
+}
+
+at::Tensor Bucket::room_of_mine(DType dtype) const {
+  return empty_tensor({counts_[static_cast<std::size_t>(rank_)]}, dtype);
+}
+
+at::Tensor Bucket::pack(at::Tensor Parameter::* member) const {
+  at::Tensor packed = room(tensor_dtype(parameters_.front()->*member));
+  each_piece(packed, member, 0, ranks_,
+             [](char* to, const char* from, std::size_t bytes) { std::memcpy(to, from, bytes); });
+  return packed;
+}
+
+at::Tensor Bucket::pack_mine(at::Tensor Parameter::* member) const {
+  at::Tensor packed = room_of_mine(tensor_dtype(parameters_.front()->*member));
+  each_piece(packed, member, rank_, rank_ + 1,
+             [](char* to, const char* from, std::size_t bytes) { std::memcpy(to, from, bytes); });
+  return packed;
+}
+
+void Bucket::unpack(const at::Tensor& packed, at::Tensor Parameter::* member) const {
+  each_piece(packed, member, 0, ranks_,
+             [](const char* from, char* to, std::size_t bytes) { std::memcpy(to, from, bytes); });
+}
+
+void Bucket::unpack_mine(const at::Tensor& packed, at::Tensor Parameter::* member) const {
+  each_piece(packed, member, rank_, rank_ + 1,
+             [](const char* from, char* to, std::size_t bytes) { std::memcpy(to, from, bytes); });
+}
+
+}  // namespace fourfold
