@@ -23,15 +23,18 @@ from against_pytorch import write_data
 HERE = pathlib.Path(__file__).resolve().parent
 WARM_UP = 2
 RUN_SECONDS = 600
-NONE = {"all_reduce": False, "reduce_scatter": False, "all_gather": False}
+NONE = {"all_reduce": False, "reduce_scatter": False, "all_gather": False, "data_reduce": False,
+        "data_gather": False}
 SETTINGS = {
     "none": NONE,
     "all-reduce behind dW": {**NONE, "all_reduce": True},
     "reduce-scatter behind backward": {**NONE, "reduce_scatter": True},
     "all-gather ahead": {**NONE, "all_gather": True},
-    "all three": {key: True for key in NONE},
-    "all three, forward in 2 chunks": {**{key: True for key in NONE}, "forward_chunks": 2},
-    "all three, forward in 4 chunks": {**{key: True for key in NONE}, "forward_chunks": 4},
+    "over data, behind backward and forward": {**NONE, "data_reduce": True, "data_gather": True},
+    "all of them": {key: True for key in NONE},
+    "two slices alone": {**NONE, "slices": 2},
+    "all, two slices": {**{key: True for key in NONE}, "slices": 2},
+    "all, four slices": {**{key: True for key in NONE}, "slices": 4},
 }
 FREE = "20gbit"  # No limit that this machine would feel.
 

@@ -43,7 +43,7 @@ float output_energy(const fourfold::GridShape& shape) {
     }
 
     // The output is cut over z (rows) and x (features), and the same on all y.
-    const at::Tensor output = layer.forward(input);
+    const at::Tensor output = fourfold::run_to_end(layer.forward(input));
     const auto sum = fourfold::zero_tensor({1}, fourfold::DType::kF32);
     float& mine = *fourfold::elements<float>(sum);
     for (std::int64_t i = 0; i < output.numel(); ++i) {

@@ -49,40 +49,47 @@ void Attention::turn(const at::Tensor& qkv, std::int64_t seq, std::int64_t first
   });
 }
 
-at::Tensor Attention::project_qkv(const at::Tensor& x, std::int64_t seq,
-                                  std::int64_t first_position) const {
-  const at::Tensor qkv = qkv_.forward(x);
+Async<at::Tensor> Attention::project_qkv(const at::Tensor& x, std::int64_t seq,
+                                         std::int64_t first_position) const {
+  const at::Tensor qkv = co_await qkv_.forward(x);
   if (qkv_.bias()) {
     with_type(context_.compute, [&]<class T>(T) {
       kernels::add_bias(elements<T>(qkv), qkv_.bias()->values(), qkv.size(0), qkv.size(1));
     });
   }
   turn(qkv, seq, first_position, false);
-  return qkv;
+  co_return qkv;
 }
 
-at::Tensor Attention::forward(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const {
+void Attention::attend(const MicroBatch& batch, Saved& saved) const {
+  const TimedSpan span = context_.timed("attention");
   const std::int64_t rows = batch.rows(), seq = batch.seq;
-  saved.qkv = project_qkv(x, seq, 0);
   saved.output = empty_tensor({rows, heads_ * head_dim_}, context_.compute);
   saved.log_sum_exp = empty_tensor({rows / seq, heads_, seq}, DType::kF32);
-  {
-    const TimedSpan span = context_.timed("attention");
-    with_type(context_.compute, [&]<class T>(T) {
-      const auto in = kernels::fused_qkv(elements<T>(saved.qkv), seq, heads_, kv_heads_, head_dim_);
-      kernels::attention_forward<T>(
-          shape(rows, seq), in.q.as_const(), in.k.as_const(), in.v.as_const(),
-          kernels::dense_heads(elements<T>(saved.output), seq, heads_, head_dim_),
-          elements<float>(saved.log_sum_exp), dropout(batch));
-    });
-  }
-  return projection_.forward(saved.output);
+  with_type(context_.compute, [&]<class T>(T) {
+    const auto in = kernels::fused_qkv(elements<T>(saved.qkv), seq, heads_, kv_heads_, head_dim_);
+    kernels::attention_forward<T>(
+        shape(rows, seq), in.q.as_const(), in.k.as_const(), in.v.as_const(),
+        kernels::dense_heads(elements<T>(saved.output), seq, heads_, head_dim_),
+        elements<float>(saved.log_sum_exp), dropout(batch));
+  });
 }
 
-at::Tensor Attention::backward(const at::Tensor& x, const at::Tensor& d_output,
-                               const MicroBatch& batch, const Saved& saved) {
+Async<void> Attention::restore(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const {
+  if (!saved.qkv.defined()) saved.qkv = co_await project_qkv(x, batch.seq, 0);
+  if (!saved.output.defined()) attend(batch, saved);
+}
+
+Async<at::Tensor> Attention::forward(const at::Tensor& x, const MicroBatch& batch,
+                                     Saved& saved) const {
+  co_await restore(x, batch, saved);
+  co_return co_await project(saved);
+}
+
+Async<at::Tensor> Attention::backward(const at::Tensor& x, const at::Tensor& d_output,
+                                      const MicroBatch& batch, const Saved& saved) {
   const std::int64_t rows = batch.rows(), seq = batch.seq;
-  const at::Tensor d_heads = projection_.backward(saved.output, d_output);
+  const at::Tensor d_heads = co_await projection_.backward(saved.output, d_output);
   const at::Tensor d_qkv = empty_tensor(saved.qkv.sizes(), context_.compute);
   {
     const TimedSpan span = context_.timed("attention backward");
@@ -103,7 +110,7 @@ at::Tensor Attention::backward(const at::Tensor& x, const at::Tensor& d_output,
       kernels::column_sums(elements<T>(d_qkv), rows, d_qkv.size(1), qkv_.bias()->gradient());
     });
   }
-  return qkv_.backward(x, d_qkv);
+  co_return co_await qkv_.backward(x, d_qkv);
 }
 
 KvCache Attention::make_cache(std::int64_t sequences, std::int64_t capacity) const {
@@ -111,9 +118,10 @@ KvCache Attention::make_cache(std::int64_t sequences, std::int64_t capacity) con
   return {empty_tensor(sizes, context_.compute), empty_tensor(sizes, context_.compute), 0};
 }
 
-at::Tensor Attention::decode(const at::Tensor& x, const MicroBatch& batch, KvCache& cache) const {
+Async<at::Tensor> Attention::decode(const at::Tensor& x, const MicroBatch& batch,
+                                    KvCache& cache) const {
   const std::int64_t rows = batch.rows(), seq = batch.seq, sequences = rows / seq;
-  const at::Tensor qkv = project_qkv(x, seq, cache.length);
+  const at::Tensor qkv = co_await project_qkv(x, seq, cache.length);
   const at::Tensor output = empty_tensor({rows, heads_ * head_dim_}, context_.compute);
   const std::int64_t capacity = cache.keys.size(2);
   FF_CHECK(cache.length + seq <= capacity, "{} positions in a cache of {}", cache.length + seq,
@@ -133,7 +141,7 @@ at::Tensor Attention::decode(const at::Tensor& x, const MicroBatch& batch, KvCac
                                   kernels::dense_heads(elements<T>(output), seq, heads_, head_dim_),
                                   nullptr, {});
   });
-  return projection_.forward(output);
+  co_return co_await projection_.forward(output);
 }
 
 }  // namespace fourfold

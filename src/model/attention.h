@@ -28,11 +28,15 @@ class Attention {
 
   /// x [rows, hidden of this rank] → the same shape, without the projection's bias, which the
   /// residual's kernel adds.
-  at::Tensor forward(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const;
-  at::Tensor backward(const at::Tensor& x, const at::Tensor& d_output, const MicroBatch& batch,
-                      const Saved& saved);
+  Async<at::Tensor> forward(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const;
+  /// Computes again what `saved` lacks.
+  Async<void> restore(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const;
+  /// The last part of forward.
+  Async<at::Tensor> project(const Saved& saved) const { return projection_.forward(saved.output); }
+  Async<at::Tensor> backward(const at::Tensor& x, const at::Tensor& d_output,
+                             const MicroBatch& batch, const Saved& saved);
   /// forward of the batch's positions after those in the cache, which it extends.
-  at::Tensor decode(const at::Tensor& x, const MicroBatch& batch, KvCache& cache) const;
+  Async<at::Tensor> decode(const at::Tensor& x, const MicroBatch& batch, KvCache& cache) const;
   KvCache make_cache(std::int64_t sequences, std::int64_t capacity) const;
 
   Linear4D& qkv() { return qkv_; }
@@ -40,7 +44,10 @@ class Attention {
   const Linear4D& projection() const { return projection_; }
 
  private:
-  at::Tensor project_qkv(const at::Tensor& x, std::int64_t seq, std::int64_t first_position) const;
+  Async<at::Tensor> project_qkv(const at::Tensor& x, std::int64_t seq,
+                                std::int64_t first_position) const;
+  /// From the fused buffer to the output.
+  void attend(const MicroBatch& batch, Saved& saved) const;
   /// Turns q and k of a fused buffer in place; the inverse for gradients.
   void turn(const at::Tensor& qkv, std::int64_t seq, std::int64_t first_position,
             bool inverse) const;

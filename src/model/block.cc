@@ -1,7 +1,5 @@
 #include "model/block.h"
 
-#include <fmt/core.h>
-
 #include "device/tensors.h"
 #include "model/dropout_places.h"
 
@@ -11,7 +9,6 @@ Block::Block(const ParallelContext& context, const ModelSpec& spec, const BlockL
              int index)
     : context_(context),
       index_(index),
-      name_(fmt::format("block {}", index)),
       hidden_(spec.hidden),
       dropout_(static_cast<float>(spec.dropout)),
       attention_norm_(context, layers.attention_norm),
@@ -58,42 +55,69 @@ at::Tensor Block::residual_backward(const at::Tensor& d_output, Linear4D& linear
   return d_in;
 }
 
-at::Tensor Block::forward(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const {
-  const TimedSpan span = context_.timed("forward of", name_);
+Async<at::Tensor> Block::forward(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const {
   saved.input = x;
-  saved.attention_input = attention_norm_.forward(x, saved.attention_statistics);
-  const at::Tensor attended = attention_.forward(saved.attention_input, batch, saved.attention);
+  saved.attention_input = co_await attention_norm_.forward(x, saved.attention_statistics);
+  const at::Tensor attended =
+      co_await attention_.forward(saved.attention_input, batch, saved.attention);
   saved.middle =
       add_residual(attended, attention_.projection(), x, batch, attention_dropout_place(index_));
-  saved.mlp_input = mlp_norm_.forward(saved.middle, saved.mlp_statistics);
-  const at::Tensor out = mlp_.forward(saved.mlp_input, saved.mlp);
-  return add_residual(out, mlp_.down(), saved.middle, batch, mlp_dropout_place(index_));
+  saved.mlp_input = co_await mlp_norm_.forward(saved.middle, saved.mlp_statistics);
+  const at::Tensor out = co_await mlp_.forward(saved.mlp_input, saved.mlp);
+  co_return add_residual(out, mlp_.down(), saved.middle, batch, mlp_dropout_place(index_));
 }
 
-at::Tensor Block::backward(const at::Tensor& d_output, const MicroBatch& batch,
-                           const Saved& saved) {
-  const TimedSpan span = context_.timed("backward of", name_);
+void Block::Saved::keep(const KeptActivations& kept) {
+  auto let_go = [](auto&... tensors) { (tensors.reset(), ...); };
+  if (!kept.qkv) let_go(attention.qkv);
+  if (!kept.attention) let_go(attention_input, attention.output, attention.log_sum_exp);
+  if (!kept.middle) let_go(middle);
+  if (!kept.up) let_go(mlp.up);
+  if (!kept.mlp) let_go(mlp_input, mlp.activated);
+}
+
+Async<void> Block::restore(const MicroBatch& batch, Saved& saved) const {
+  if (!saved.attention_input.defined()) {
+    saved.attention_input = attention_norm_.apply(saved.input, saved.attention_statistics);
+  }
+  co_await attention_.restore(saved.attention_input, batch, saved.attention);
+  if (!saved.middle.defined()) {
+    const at::Tensor attended = co_await attention_.project(saved.attention);
+    saved.middle = add_residual(attended, attention_.projection(), saved.input, batch,
+                                attention_dropout_place(index_));
+  }
+  if (!saved.mlp_input.defined()) {
+    saved.mlp_input = mlp_norm_.apply(saved.middle, saved.mlp_statistics);
+  }
+  co_await mlp_.restore(saved.mlp_input, saved.mlp);
+}
+
+Async<at::Tensor> Block::backward(const at::Tensor& d_output, const MicroBatch& batch,
+                                  const Saved& saved) {
   const at::Tensor d_mlp =
       residual_backward(d_output, mlp_.down(), batch, mlp_dropout_place(index_));
-  const at::Tensor d_mlp_input = mlp_.backward(saved.mlp_input, d_mlp, saved.mlp);
+  const at::Tensor d_mlp_input = co_await mlp_.backward(saved.mlp_input, d_mlp, saved.mlp);
   const at::Tensor d_middle =
-      mlp_norm_.backward(d_mlp_input, saved.middle, saved.mlp_statistics, d_output);
+      co_await mlp_norm_.backward(d_mlp_input, saved.middle, saved.mlp_statistics, d_output);
   const at::Tensor d_attended =
       residual_backward(d_middle, attention_.projection(), batch, attention_dropout_place(index_));
   const at::Tensor d_attention_input =
-      attention_.backward(saved.attention_input, d_attended, batch, saved.attention);
-  return attention_norm_.backward(d_attention_input, saved.input, saved.attention_statistics,
-                                  d_middle);
+      co_await attention_.backward(saved.attention_input, d_attended, batch, saved.attention);
+  co_return co_await attention_norm_.backward(d_attention_input, saved.input,
+                                              saved.attention_statistics, d_middle);
 }
 
-at::Tensor Block::decode(const at::Tensor& x, const MicroBatch& batch, KvCache& cache) const {
+Async<at::Tensor> Block::decode(const at::Tensor& x, const MicroBatch& batch,
+                                KvCache& cache) const {
   Norm4D::Statistics unused;
-  const at::Tensor attended = attention_.decode(attention_norm_.forward(x, unused), batch, cache);
+  const at::Tensor normed = co_await attention_norm_.forward(x, unused);
+  const at::Tensor attended = co_await attention_.decode(normed, batch, cache);
   const at::Tensor middle =
       add_residual(attended, attention_.projection(), x, batch, attention_dropout_place(index_));
   Mlp::Saved unsaved;
-  const at::Tensor out = mlp_.forward(mlp_norm_.forward(middle, unused), unsaved);
-  return add_residual(out, mlp_.down(), middle, batch, mlp_dropout_place(index_));
+  const at::Tensor mlp_input = co_await mlp_norm_.forward(middle, unused);
+  const at::Tensor out = co_await mlp_.forward(mlp_input, unsaved);
+  co_return add_residual(out, mlp_.down(), middle, batch, mlp_dropout_place(index_));
 }
 
 }  // namespace fourfold

@@ -4,6 +4,7 @@
 #include "model/mlp.h"
 #include "parallel/norm.h"
 #include "parallel/parameter_unit.h"
+#include "policy/recompute.h"
 
 namespace fourfold {
 
@@ -15,7 +16,7 @@ class Block {
   Block(const ParallelContext& context, const ModelSpec& spec, const BlockLayers& layers,
         int index);
 
-  /// What backward needs; with recompute only `input` is kept between the passes.
+  /// What backward needs; with recompute some of it is undefined between the passes.
   struct Saved {
     at::Tensor input;
     at::Tensor attention_input;  ///< norm(x).
@@ -25,16 +26,16 @@ class Block {
     Attention::Saved attention;
     Mlp::Saved mlp;
 
-    void keep_input_only() {
-      Saved kept;
-      kept.input = std::move(input);
-      *this = std::move(kept);
-    }
+    /// Lets go of what is not kept.
+    void keep(const KeptActivations& kept);
   };
 
-  at::Tensor forward(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const;
-  at::Tensor backward(const at::Tensor& d_output, const MicroBatch& batch, const Saved& saved);
-  at::Tensor decode(const at::Tensor& x, const MicroBatch& batch, KvCache& cache) const;
+  Async<at::Tensor> forward(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const;
+  /// Computes again what `saved` lacks, the same bits; before backward.
+  Async<void> restore(const MicroBatch& batch, Saved& saved) const;
+  Async<at::Tensor> backward(const at::Tensor& d_output, const MicroBatch& batch,
+                             const Saved& saved);
+  Async<at::Tensor> decode(const at::Tensor& x, const MicroBatch& batch, KvCache& cache) const;
 
   const Attention& attention() const { return attention_; }
   /// All parameters, in the order of the forward pass.
@@ -50,7 +51,6 @@ class Block {
 
   const ParallelContext& context_;
   int index_;
-  std::string name_;  ///< For the timeline.
   std::int64_t hidden_;
   float dropout_;
   Norm4D attention_norm_;

@@ -19,6 +19,8 @@ struct MicroBatch {
   bool dropout = false;  ///< On in training.
 
   std::int64_t rows() const { return tokens.numel(); }
+  /// The `index`-th of `slices` parts of the sequences, which differ by one at most, as views.
+  MicroBatch slice(int slices, int index) const;
 };
 
 }  // namespace fourfold

@@ -44,15 +44,20 @@ at::Tensor Mlp::activate_backward(const at::Tensor& d_activated, const at::Tenso
   return d_up;
 }
 
-at::Tensor Mlp::forward(const at::Tensor& x, Saved& saved) const {
-  saved.up = up_.forward(x);
-  saved.activated = activate(saved.up);
-  return down_.forward(saved.activated);
+Async<at::Tensor> Mlp::forward(const at::Tensor& x, Saved& saved) const {
+  co_await restore(x, saved);
+  co_return co_await down_.forward(saved.activated);
 }
 
-at::Tensor Mlp::backward(const at::Tensor& x, const at::Tensor& d_output, const Saved& saved) {
-  const at::Tensor d_activated = down_.backward(saved.activated, d_output);
-  return up_.backward(x, activate_backward(d_activated, saved.up));
+Async<void> Mlp::restore(const at::Tensor& x, Saved& saved) const {
+  if (!saved.up.defined()) saved.up = co_await up_.forward(x);
+  if (!saved.activated.defined()) saved.activated = activate(saved.up);
+}
+
+Async<at::Tensor> Mlp::backward(const at::Tensor& x, const at::Tensor& d_output,
+                                const Saved& saved) {
+  const at::Tensor d_activated = co_await down_.backward(saved.activated, d_output);
+  co_return co_await up_.backward(x, activate_backward(d_activated, saved.up));
 }
 
 }  // namespace fourfold

@@ -18,8 +18,10 @@ class Mlp {
 
   /// x [rows, hidden of this rank] → the same shape, without the down projection's bias, which the
   /// residual's kernel adds.
-  at::Tensor forward(const at::Tensor& x, Saved& saved) const;
-  at::Tensor backward(const at::Tensor& x, const at::Tensor& d_output, const Saved& saved);
+  Async<at::Tensor> forward(const at::Tensor& x, Saved& saved) const;
+  /// Computes again what `saved` lacks.
+  Async<void> restore(const at::Tensor& x, Saved& saved) const;
+  Async<at::Tensor> backward(const at::Tensor& x, const at::Tensor& d_output, const Saved& saved);
 
   Linear4D& up() { return up_; }
   Linear4D& down() { return down_; }

@@ -1,5 +1,9 @@
 #include "model/transformer.h"
 
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
 #include "base/check.h"
 #include "device/tensors.h"
 #include "model/dropout_places.h"
@@ -48,16 +52,16 @@ void Transformer::enter(const ParameterUnit& unit) const {
   if (context_.overlap) context_.overlap->settle(unit);
 }
 
-at::Tensor Transformer::embed(const MicroBatch& batch, std::int64_t first_position) const {
-  const at::Tensor hidden = embedding_.forward(batch.tokens, batch.seq, first_position);
+Async<at::Tensor> Transformer::embed(const MicroBatch& batch, std::int64_t first_position) const {
+  const at::Tensor hidden = co_await embedding_.forward(batch.tokens, batch.seq, first_position);
   const kernels::DropoutSpec dropout = hidden_dropout(
       context_, batch, static_cast<float>(spec_.dropout), spec_.hidden, embedding_dropout_place());
-  if (dropout.p == 0) return hidden;
+  if (dropout.p == 0) co_return hidden;
   with_type(context_.compute, [&]<class T>(T) {
     kernels::residual_dropout_forward<T>(elements<T>(hidden), nullptr, nullptr, elements<T>(hidden),
                                          hidden.size(0), hidden.size(1), dropout);
   });
-  return hidden;
+  co_return hidden;
 }
 
 void Transformer::embed_backward(const MicroBatch& batch, const at::Tensor& d_hidden) {
@@ -72,69 +76,98 @@ void Transformer::embed_backward(const MicroBatch& batch, const at::Tensor& d_hi
   embedding_.backward(batch.tokens, batch.seq, d_hidden);
 }
 
-double Transformer::forward_backward(const MicroBatch& batch, float scale,
-                                     const std::function<void(const ParameterUnit&)>& passed) {
-  auto pass = [&](const ParameterUnit& unit) {
+int Transformer::slices_of(const MicroBatch& batch) const {
+  const auto most = static_cast<int>(batch.samples.size());
+  return context_.overlap ? std::min(context_.overlap->options().slices, most) : 1;
+}
+
+double Transformer::forward_backward(const MicroBatch& batch, float scale, const Passed& passed) {
+  const int slices = slices_of(batch);
+  std::vector<MicroBatch> parts;
+  for (int i = 0; i < slices; ++i) parts.push_back(batch.slice(slices, i));
+  std::vector<Async<double>> passes;
+  for (const MicroBatch& part : parts) {
+    // They keep step with each other: the last one is past a unit when all are.
+    passes.push_back(pass(part, scale, &part == &parts.back() ? passed : Passed()));
+  }
+  const std::vector<double> losses = run_in_turn(std::move(passes));
+  return std::accumulate(losses.begin(), losses.end(), 0.0);
+}
+
+Async<double> Transformer::pass(const MicroBatch& batch, float scale, Passed passed) {
+  auto past = [&](const ParameterUnit& unit) {
     if (passed) passed(unit);
   };
   std::vector<Block::Saved> saved(blocks_.size());
-  at::Tensor hidden = embed(batch, 0);
+  at::Tensor hidden = co_await embed(batch, 0);
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     enter(units_[i + 1]);
-    hidden = blocks_[i]->forward(hidden, batch, saved[i]);
-    if (recomputes(i)) saved[i].keep_input_only();
+    hidden = co_await blocks_[i]->forward(hidden, batch, saved[i]);
+    saved[i].keep(kept(i));
   }
   double loss = 0;
-  at::Tensor gradient = head_forward_backward(hidden, batch, scale, loss);
-  pass(units_.back());
+  at::Tensor gradient = co_await head_forward_backward(hidden, batch, scale, loss);
+  past(units_.back());
   for (std::size_t i = blocks_.size(); i-- > 0;) {
-    if (recomputes(i)) {
-      const at::Tensor input = saved[i].input;
-      blocks_[i]->forward(input, batch, saved[i]);
-    }
-    gradient = blocks_[i]->backward(gradient, batch, saved[i]);
+    co_await blocks_[i]->restore(batch, saved[i]);
+    gradient = co_await blocks_[i]->backward(gradient, batch, saved[i]);
     saved[i] = {};
-    pass(units_[i + 1]);
+    past(units_[i + 1]);
   }
   embed_backward(batch, gradient);
-  pass(units_.front());
-  return loss;
+  past(units_.front());
+  co_return loss;
 }
 
-at::Tensor Transformer::head_forward_backward(const at::Tensor& hidden, const MicroBatch& batch,
-                                              float scale, double& loss_sum) {
-  const TimedSpan span = context_.timed("head and loss");
+Async<at::Tensor> Transformer::head_forward_backward(const at::Tensor& hidden,
+                                                     const MicroBatch& batch, float scale,
+                                                     double& loss_sum) {
   enter(units_.back());
   Norm4D::Statistics statistics;
-  const at::Tensor normed = final_norm_.forward(hidden, statistics);
-  VocabLoss::Result loss = loss_->forward_backward(normed, batch.targets, scale);
+  const at::Tensor normed = co_await final_norm_.forward(hidden, statistics);
+  VocabLoss::Result loss;
+  {
+    const TimedSpan span = context_.timed("head and loss");
+    loss = loss_->forward_backward(normed, batch.targets, scale);
+  }
   loss_sum = loss.loss_sum;
-  return final_norm_.backward(loss.d_hidden, hidden, statistics, {});
+  co_return co_await final_norm_.backward(loss.d_hidden, hidden, statistics, {});
 }
 
 double Transformer::forward(const MicroBatch& batch) const {
-  at::Tensor hidden = embed(batch, 0);
+  return run_to_end(pass_forward(batch));
+}
+
+Async<double> Transformer::pass_forward(const MicroBatch& batch) const {
+  at::Tensor hidden = co_await embed(batch, 0);
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     enter(units_[i + 1]);
     Block::Saved unsaved;
-    hidden = blocks_[i]->forward(hidden, batch, unsaved);
+    hidden = co_await blocks_[i]->forward(hidden, batch, unsaved);
   }
   enter(units_.back());
   Norm4D::Statistics unused;
-  return loss_->forward(final_norm_.forward(hidden, unused), batch.targets);
+  const at::Tensor normed = co_await final_norm_.forward(hidden, unused);
+  co_return loss_->forward(normed, batch.targets);
 }
 
 at::Tensor Transformer::decode(const MicroBatch& batch, std::vector<KvCache>& caches) const {
+  return run_to_end(pass_decode(batch, caches));
+}
+
+Async<at::Tensor> Transformer::pass_decode(const MicroBatch& batch,
+                                           std::vector<KvCache>& caches) const {
   FF_CHECK(caches.size() == blocks_.size(), "{} caches", caches.size());
-  at::Tensor hidden = embed(batch, caches.front().length);
+  at::Tensor hidden = co_await embed(batch, caches.front().length);
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    hidden = blocks_[i]->decode(hidden, batch, caches[i]);
+    hidden = co_await blocks_[i]->decode(hidden, batch, caches[i]);
   }
   const std::int64_t sequences = batch.rows() / batch.seq;
   const at::Tensor last =
       hidden.view({sequences, batch.seq, hidden.size(1)}).select(1, batch.seq - 1).contiguous();
   Norm4D::Statistics unused;
-  return loss_->logits(final_norm_.forward(last, unused));
+  const at::Tensor normed = co_await final_norm_.forward(last, unused);
+  co_return loss_->logits(normed);
 }
 
 std::vector<KvCache> Transformer::make_caches(std::int64_t sequences, std::int64_t capacity) const {

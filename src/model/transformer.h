@@ -13,8 +13,8 @@ namespace fourfold {
 /// How a model is laid out and run; no choice changes what it computes.
 struct TransformerOptions {
   HeadLayout head_layout = HeadLayout::kReduceLogits;
-  /// Blocks whose forward pass is computed again in backward in place of being kept; empty: none.
-  std::vector<bool> recompute;
+  /// Of each block, what backward need not compute again; empty: all is kept.
+  std::vector<KeptActivations> kept;
 };
 
 /// A decoder-only transformer on the grid: embedding, blocks, final norm, head. The GPT-2 and Llama
@@ -30,8 +30,10 @@ class Transformer {
   /// scale · that sum to the parameters' gradients. Gradients of vectors are complete after the
   /// units' finish_gradients(). `passed` is called with each unit whose gradients the rest of the
   /// pass does not touch. Collective over x, y and z.
-  double forward_backward(const MicroBatch& batch, float scale,
-                          const std::function<void(const ParameterUnit&)>& passed = {});
+  using Passed = std::function<void(const ParameterUnit&)>;
+  double forward_backward(const MicroBatch& batch, float scale, const Passed& passed = {});
+  /// In how many slices (OverlapOptions) forward_backward takes the batch: of a sequence at least.
+  int slices_of(const MicroBatch& batch) const;
   /// The loss sum alone, without dropout if the batch says so.
   double forward(const MicroBatch& batch) const;
 
@@ -50,15 +52,19 @@ class Transformer {
  private:
   Transformer(const ParallelContext& context, const ModelSpec& spec,
               const TransformerOptions& options, const ModelLayers& layers);
-  at::Tensor embed(const MicroBatch& batch, std::int64_t first_position) const;
-  /// The vectors of a unit are about to be used.
-  void enter(const ParameterUnit& unit) const;
+  // The passes of one slice of a micro-batch; they stand still at collectives.
+  Async<double> pass(const MicroBatch& batch, float scale, Passed passed);
+  Async<double> pass_forward(const MicroBatch& batch) const;
+  Async<at::Tensor> pass_decode(const MicroBatch& batch, std::vector<KvCache>& caches) const;
+  Async<at::Tensor> embed(const MicroBatch& batch, std::int64_t first_position) const;
   void embed_backward(const MicroBatch& batch, const at::Tensor& d_hidden);
   /// From the last block's output to its gradient.
-  at::Tensor head_forward_backward(const at::Tensor& hidden, const MicroBatch& batch, float scale,
-                                   double& loss_sum);
-  bool recomputes(std::size_t block) const {
-    return block < options_.recompute.size() && options_.recompute[block];
+  Async<at::Tensor> head_forward_backward(const at::Tensor& hidden, const MicroBatch& batch,
+                                          float scale, double& loss_sum);
+  /// The vectors of a unit are about to be used.
+  void enter(const ParameterUnit& unit) const;
+  KeptActivations kept(std::size_t block) const {
+    return options_.kept.empty() ? KeptActivations() : options_.kept[block];
   }
   void collect_units();
 

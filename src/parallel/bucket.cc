@@ -71,4 +71,12 @@ void Bucket::unpack_mine(const at::Tensor& packed, at::Tensor Parameter::* membe
              [](const char* from, char* to, std::size_t bytes) { std::memcpy(to, from, bytes); });
 }
 
+void Bucket::unpack_others(const at::Tensor& packed, at::Tensor Parameter::* member) const {
+  const auto before = std::accumulate(counts_.begin(), counts_.begin() + rank_, std::int64_t{0});
+  const auto up_to = before + counts_[static_cast<std::size_t>(rank_)];
+  auto copy = [](const char* from, char* to, std::size_t bytes) { std::memcpy(to, from, bytes); };
+  each_piece(packed, member, 0, rank_, copy);
+  each_piece(packed.narrow(0, up_to, packed.numel() - up_to), member, rank_ + 1, ranks_, copy);
+}
+
 }  // namespace fourfold

@@ -29,6 +29,7 @@ class Bucket {
   at::Tensor pack(at::Tensor Parameter::* member) const;
   at::Tensor pack_mine(at::Tensor Parameter::* member) const;
   void unpack(const at::Tensor& packed, at::Tensor Parameter::* member) const;
+  void unpack_others(const at::Tensor& packed, at::Tensor Parameter::* member) const;
   void unpack_mine(const at::Tensor& packed, at::Tensor Parameter::* member) const;
 
  private:

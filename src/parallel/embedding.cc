@@ -1,8 +1,10 @@
 #include "parallel/embedding.h"
 
+#include "comm/await_work.h"
 #include "comm/tensor_buffer.h"
 #include "device/tensors.h"
 #include "kernels/embedding.h"
+#include "parallel/overlap_scheduler.h"
 
 namespace fourfold {
 namespace {
@@ -23,8 +25,8 @@ Embedding4D::Embedding4D(const ParallelContext& context, const EmbeddingSpec& sp
       std::make_unique<WeightBlock>(context, std::vector<ParameterSpec>{position_table_spec(spec)});
 }
 
-at::Tensor Embedding4D::forward(const at::Tensor& tokens, std::int64_t seq,
-                                std::int64_t first_position) const {
+Async<at::Tensor> Embedding4D::forward(const at::Tensor& tokens, std::int64_t seq,
+                                       std::int64_t first_position) const {
   const std::int64_t rows = tokens.numel(), cols = table_.cols();
   const at::Tensor out = empty_tensor({rows, cols}, context_.compute);
   const at::Tensor table = table_.gather();
@@ -33,7 +35,9 @@ at::Tensor Embedding4D::forward(const at::Tensor& tokens, std::int64_t seq,
     kernels::embedding_forward(elements<std::int64_t>(tokens), elements<T>(table), vocab_begin,
                                table_.rows(), rows, cols, elements<T>(out));
   });
-  context_.grid.group({Axis::kX}).all_reduce(buffer_of(out), ReduceOp::kSum).wait_stream();
+  const Lane lane = context_.overlap ? context_.overlap->forward_lane() : Lane::kCaller;
+  Communicator& shards = context_.grid.group({Axis::kX});
+  co_await finished(shards.all_reduce(buffer_of(out), ReduceOp::kSum, lane));
   if (positions_) {
     const at::Tensor position_table = positions_->gather();
     with_type(context_.compute, [&]<class T>(T) {
@@ -41,7 +45,7 @@ at::Tensor Embedding4D::forward(const at::Tensor& tokens, std::int64_t seq,
                                 elements<T>(out));
     });
   }
-  return out;
+  co_return out;
 }
 
 void Embedding4D::backward(const at::Tensor& tokens, std::int64_t seq, const at::Tensor& d_output) {

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "base/async.h"
 #include "layout/layer_specs.h"
 #include "parallel/weight_block.h"
 
@@ -17,8 +18,8 @@ class Embedding4D {
 
   /// Row r of the result [rows, hidden of this rank] is tokens[r]'s row of the table plus the row
   /// of position first_position + r mod seq.
-  at::Tensor forward(const at::Tensor& tokens, std::int64_t seq,
-                     std::int64_t first_position = 0) const;
+  Async<at::Tensor> forward(const at::Tensor& tokens, std::int64_t seq,
+                            std::int64_t first_position = 0) const;
   void backward(const at::Tensor& tokens, std::int64_t seq, const at::Tensor& d_output);
 
   WeightBlock& table() { return table_; }

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "base/async.h"
 #include "layout/layer_specs.h"
 #include "parallel/vector_block.h"
 #include "parallel/weight_block.h"
@@ -24,7 +25,8 @@ namespace fourfold {
 /// are the same on all y. I is the same on all x, so its gradient is the sum over x.
 ///
 /// With a scheduler (OverlapOptions) the weights come ahead of time, the sum of dI runs behind the
-/// product dW, and that of dW behind what follows.
+/// product dW, that of dW behind what follows. Each pass stands still once, at its sum: another
+/// slice of the micro-batch computes meanwhile.
 ///
 /// The bias is not added here: the kernel that follows takes it (VectorBlock::values) and returns
 /// its gradient, the column sums of dY.
@@ -33,9 +35,9 @@ class Linear4D {
   Linear4D(const ParallelContext& context, const LinearSpec& spec);
 
   /// input [m, in of this rank] → [m, out of this rank] (members side by side), reduced, no bias.
-  at::Tensor forward(const at::Tensor& input) const;
+  Async<at::Tensor> forward(const at::Tensor& input) const;
   /// Gradient of the input, reduced; adds the weights' gradients. `input` as given to forward.
-  at::Tensor backward(const at::Tensor& input, const at::Tensor& d_output);
+  Async<at::Tensor> backward(const at::Tensor& input, const at::Tensor& d_output);
 
   WeightBlock& weights() { return weights_; }
   /// Null where the layer has none.
@@ -43,9 +45,6 @@ class Linear4D {
   const VectorBlock* bias() const { return bias_.get(); }
 
  private:
-  /// The rows in pieces: the sum of one runs behind the product of the next.
-  at::Tensor forward_in_chunks(const at::Tensor& input, const at::Tensor& weight,
-                               Communicator& contraction, int chunks) const;
   at::Tensor input_gradient(const at::Tensor& d_output, const at::Tensor& weight) const;
   void add_weight_gradient(const at::Tensor& input, const at::Tensor& d_output);
   const std::string& name() const { return weights_.parameters().front().spec.name; }

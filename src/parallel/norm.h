@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/async.h"
 #include "layout/layer_specs.h"
 #include "parallel/vector_block.h"
 
@@ -17,17 +18,19 @@ class Norm4D {
   };
 
   /// x [rows, width of this rank] → the same shape.
-  at::Tensor forward(const at::Tensor& x, Statistics& statistics) const;
+  Async<at::Tensor> forward(const at::Tensor& x, Statistics& statistics) const;
+  /// The same again from its statistics, the same bits.
+  at::Tensor apply(const at::Tensor& x, const Statistics& statistics) const;
   /// dx := gradient of x from dy, plus `residual`: the gradient that bypasses the norm (may be
   /// undefined). Adds the gain's and bias's gradients.
-  at::Tensor backward(const at::Tensor& dy, const at::Tensor& x, const Statistics& statistics,
-                      const at::Tensor& residual);
+  Async<at::Tensor> backward(const at::Tensor& dy, const at::Tensor& x,
+                             const Statistics& statistics, const at::Tensor& residual);
 
   VectorBlock& parameters() { return parameters_; }
 
  private:
   /// Fills the statistics over whole rows, reduced over y.
-  void reduce_statistics(const at::Tensor& x, Statistics& statistics) const;
+  Async<void> reduce_statistics(const at::Tensor& x, Statistics& statistics) const;
 
   const float* gain() const { return parameters_.values(); }
   const float* bias() const { return spec_.bias ? parameters_.values() + local_width_ : nullptr; }

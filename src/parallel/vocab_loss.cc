@@ -78,8 +78,9 @@ void VocabLoss::add_gradient(const WeightBlock::GradientTarget& target) {
   if (stored.accumulate) {
     kernels::accumulate(elements<float>(stored.tensor), elements<float>(block), block.numel());
   } else {
-    weights_.add_gradient({block, false});
+    stored.tensor.copy_(block);
   }
+  weights_.add_gradient(stored);
 }
 
 at::Tensor VocabLoss::chunk_logits(const at::Tensor& operand, const at::Tensor& weight) const {

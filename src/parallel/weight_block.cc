@@ -17,7 +17,7 @@ at::Tensor WeightBlock::gather() const {
 }
 
 void WeightBlock::add_gradient(const GradientTarget& target) {
-  if (context().overlap) return context().overlap->scatter(*this, target);
+  if (context().overlap) return context().overlap->scatter(*this);
   start_scatter(target, Lane::kCaller).finish();
 }
 
@@ -28,6 +28,10 @@ WeightBlock::Gather WeightBlock::start_gather(Lane lane) const {
 }
 
 WeightBlock::GradientTarget WeightBlock::gradient_target() {
+  return context().overlap ? context().overlap->gradient_target(*this) : new_gradient_target();
+}
+
+WeightBlock::GradientTarget WeightBlock::new_gradient_target() {
   if (context().size(Axis::kZ) == 1) return {gradients(), true};
   return {empty_tensor({rows(), cols()}, DType::kF32), false};
 }

@@ -39,6 +39,8 @@ class WeightBlock : public ParameterGroup {
     at::Tensor tensor;
     bool accumulate = false;
   };
+  GradientTarget new_gradient_target();
+  /// The same by the scheduler where there is one; add_gradient() follows.
   GradientTarget gradient_target();
 
   /// A sum over z under way. The stored gradient changes in finish() alone, so the order of calls

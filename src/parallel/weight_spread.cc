@@ -42,7 +42,8 @@ WeightSpread::WeightSpread(const ParallelContext& context, const ParameterUnit& 
 
 void WeightSpread::finish() {
   in_flight_.wait();
-  if (!bucket_.empty()) bucket_.unpack(packed_, &Parameter::weight);
+  // This rank's rows may have changed again: a load does not wait for weights that nobody used.
+  if (!bucket_.empty()) bucket_.unpack_others(packed_, &Parameter::weight);
   unit_->refresh_vectors();
 }
 

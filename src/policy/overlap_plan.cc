@@ -18,7 +18,7 @@ void append(std::vector<std::string>& to, const std::vector<std::string>& more) 
 
 }  // namespace
 
-OverlapPlan overlap_plan(const ModelLayers& layers, const std::vector<bool>& recompute) {
+OverlapPlan overlap_plan(const ModelLayers& layers, const std::vector<KeptActivations>& kept) {
   OverlapPlan plan;
   plan.forward.push_back(token_table_spec(layers.embedding).name);
   if (!layers.embedding.position_name.empty()) {
@@ -30,8 +30,11 @@ OverlapPlan overlap_plan(const ModelLayers& layers, const std::vector<bool>& rec
   // The head's weight serves forward and backward at once; the embedding's backward needs none.
   plan.step = plan.forward;
   for (std::size_t i = layers.blocks.size(); i-- > 0;) {
-    std::vector<std::string> names = names_of(layers.blocks[i]);
-    if (i < recompute.size() && recompute[i]) append(plan.step, names);
+    const BlockLayers& block = layers.blocks[i];
+    std::vector<std::string> names = names_of(block);
+    if (!kept[i].qkv) plan.step.push_back(name_of(block.qkv));
+    if (!kept[i].middle) plan.step.push_back(name_of(block.projection));
+    if (!kept[i].up) plan.step.push_back(name_of(block.up));
     std::reverse(names.begin(), names.end());
     append(plan.step, names);
   }

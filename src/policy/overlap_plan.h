@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "policy/model_layers.h"
+#include "policy/recompute.h"
 
 namespace fourfold {
 
@@ -14,7 +15,7 @@ struct OverlapPlan {
   std::vector<std::string> step;     ///< Of forward and backward.
 };
 
-/// `recompute`: of each block, whether backward runs its forward again.
-OverlapPlan overlap_plan(const ModelLayers& layers, const std::vector<bool>& recompute);
+/// `kept`: of each block, what backward need not compute again.
+OverlapPlan overlap_plan(const ModelLayers& layers, const std::vector<KeptActivations>& kept);
 
 }  // namespace fourfold

@@ -24,7 +24,7 @@ struct EnumNames<Precision> {
 };
 template <>
 struct EnumNames<Recompute> {
-  static std::vector<std::string> get() { return {"none", "full"}; }
+  static std::vector<std::string> get() { return {"none", "attention", "mlp", "full"}; }
 };
 template <>
 struct EnumNames<ScheduleKind> {

@@ -62,13 +62,14 @@ std::vector<ConfigKey> overlap_keys() {
           {.doc = "gather updated weights over data until the next forward pass needs them"}),
       key("overlap.prefetch_depth", FF_FIELD(overlap.prefetch_depth),
           {.doc = "matrices that are gathered ahead", .min = 1}),
-      key("overlap.forward_chunks", FF_FIELD(overlap.forward_chunks),
-          {.doc = "pieces of a layer's rows, one summed while the next is computed; changes the "
-                  "last bits of results",
+      key("overlap.slices", FF_FIELD(overlap.slices),
+          {.doc = "parts of a micro-batch's samples that pass through the model in turn: the "
+                  "collectives of one run while another computes; changes the last bits of results",
            .min = 1}),
       later_key("overlap.sequence_parallel", false, "residual stream cut over tokens"),
       later_key("overlap.attention_over_y", false, "heads over y too"),
-      later_key("overlap.keep_collectives", false, "recompute does not communicate again"),
+      key("overlap.keep_collectives", FF_FIELD(overlap.keep_collectives),
+          {.doc = "recompute keeps what collectives gave, and does not communicate again"}),
       later_key("overlap.cache_layers", std::int64_t{0}, "layers whose gathered weights stay"),
       later_key("overlap.grad_dtype", std::string("fp32"), "type in which gradients travel"),
   };
@@ -77,8 +78,7 @@ std::vector<ConfigKey> overlap_keys() {
 std::vector<ConfigKey> memory_keys() {
   return {
       key("memory.recompute", FF_FIELD(memory.recompute),
-          {.doc = "activations that the backward pass computes again",
-           .later = {"selective", "budget"}}),
+          {.doc = "activations that the backward pass computes again", .later = {"budget"}}),
       key("memory.zero", FF_FIELD(memory.zero),
           {.doc = "1: masters and moments cut over data (ZeRO-1); 0: replicated",
            .min = 0,

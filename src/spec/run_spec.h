@@ -11,7 +11,7 @@
 namespace fourfold {
 
 enum class Precision { kFp32, kBf16 };
-enum class Recompute { kNone, kFull };
+enum class Recompute { kNone, kAttention, kMlp, kFull };
 enum class ScheduleKind { kConstant, kLinear, kCosine, kWsd, kInverseSqrt };
 enum class NonFinite { kStop, kSkip };
 
@@ -34,7 +34,8 @@ struct OverlapSpec {
   bool data_reduce = true;
   bool data_gather = true;
   int prefetch_depth = 1;  ///< Matrices.
-  int forward_chunks = 1;
+  int slices = 1;
+  bool keep_collectives = false;
 };
 
 struct MemorySpec {

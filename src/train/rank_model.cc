@@ -50,7 +50,7 @@ AdamWOptions adamw_of(const OptimizerSpec& spec) {
 TransformerOptions model_options(const RunSpec& run) {
   TransformerOptions options;
   options.head_layout = head_layout_of(run);
-  options.recompute.assign(run.model.layers, run.memory.recompute == Recompute::kFull);
+  options.kept = kept_by_block(run);
   return options;
 }
 
@@ -68,9 +68,9 @@ RankModel::RankModel(const RunSpec& run, Communicator& world)
       grid_(Grid(run.parallel.grid, run.parallel.order), world),
       overlap_({run.overlap.all_reduce, run.overlap.reduce_scatter, run.overlap.all_gather,
                 run.overlap.data_reduce, run.overlap.data_gather, run.overlap.prefetch_depth,
-                run.overlap.forward_chunks}),
+                run.overlap.slices}),
       plan_(overlap_plan(model_layers(run.model, run.parallel.grid, head_layout_of(run)),
-                         model_options(run).recompute)),
+                         kept_by_block(run))),
       context_{grid_,
                run.train.precision == Precision::kBf16 ? DType::kBF16 : DType::kF32,
                run.memory.zero == 1,
@@ -135,7 +135,7 @@ double RankModel::compute_gradients(std::int64_t step, std::int64_t first_sample
     MicroBatch batch = make_batch(first_sample, sample_numbers(i), samples);
     batch.step = step;
     batch.dropout = true;
-    overlap_.begin(plan_.step);
+    overlap_.begin(plan_.step, model_.slices_of(batch));
     const bool last = i + 1 == run_.accumulation();
     auto passed = [&](const ParameterUnit& unit) {
       if (last) sync.passed(unit);

@@ -51,7 +51,11 @@ class RankModel {
   /// all (z, data) ranks by samples that count nothing. Collective.
   double evaluate(std::int64_t count, const SampleReader& samples);
 
-  /// The state of this rank for checkpoints, as views.
+  /// Until the weights of the last update are whole on all ranks: before anything but a step, an
+  /// evaluation or a checkpoint reads them, or anything writes them. Collective.
+  void settle() { overlap_.settle(); }
+
+  /// The state of this rank for checkpoints, as views. Another rank's weights are no part of it.
   std::vector<StateTensor> state();
   /// After a load wrote through `state`, this rank's state(): checks or makes the bf16 weights,
   /// spreads them, restores the counter. Throws Error of kind kData where a weight is not the

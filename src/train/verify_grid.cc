@@ -46,6 +46,7 @@ bool initial_weights_equal(RankModel& model, const VerifyReference& reference,
 }
 
 void load_state(RankModel& model, const VerifyReference& reference, int step) {
+  model.settle();
   const auto& state = reference.steps[step].state;
   for (Parameter* p : model.model().parameters()) {
     auto load = [&](const at::Tensor& target, const char* kind) {

@@ -50,7 +50,7 @@ void check_linear(const GridShape& shape, const LinearSpec& spec) {
     weights.load(layer.weights());
     const Range rows = rows_of_rank(context, kRows);
     const Region in{{rows, share(context, spec.in, {input_axis(spec.orientation)})}};
-    const at::Tensor x = cut(input.detach(), in), y = layer.forward(x);
+    const at::Tensor x = cut(input.detach(), in), y = run_to_end(layer.forward(x));
     std::vector<at::Tensor> parts;
     std::int64_t begin = 0;
     for (std::size_t i = 0; i < spec.members.size(); ++i) {
@@ -62,7 +62,7 @@ void check_linear(const GridShape& shape, const LinearSpec& spec) {
     }
     EXPECT_EQ(y.size(1), begin);
     const at::Tensor dy = torch::cat(parts, 1).contiguous();
-    for (int i = 0; i < kBackwards; ++i) d_input.add(in, layer.backward(x, dy));
+    for (int i = 0; i < kBackwards; ++i) d_input.add(in, run_to_end(layer.backward(x, dy)));
     weights.collect(context, layer.weights());
   });
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -168,10 +168,11 @@ void check_norm(const GridShape& shape, const NormSpec& spec, bool with_residual
     const Region mine{{rows_of_rank(context, kRows), share(context, spec.width, {Axis::kY})}};
     const at::Tensor in = cut(x.detach(), mine);
     Norm4D::Statistics statistics;
-    output.add(mine, layer.forward(in, statistics));
+    output.add(mine, run_to_end(layer.forward(in, statistics)));
     for (int i = 0; i < kBackwards; ++i) {
-      d_input.add(mine, layer.backward(cut(dy, mine), in, statistics,
-                                       with_residual ? cut(bypass, mine) : at::Tensor()));
+      d_input.add(mine,
+                  run_to_end(layer.backward(cut(dy, mine), in, statistics,
+                                            with_residual ? cut(bypass, mine) : at::Tensor())));
     }
     layer.parameters().finish_gradient();
     weights.collect(context, layer.parameters());
@@ -229,8 +230,8 @@ void check_embedding(const GridShape& shape, bool with_positions) {
     const Region mine{
         {{samples.begin * kSeq, samples.end * kSeq}, share(context, kHidden, {Axis::kY})}};
     const at::Tensor in = cut(tokens.view({-1}), {{mine.dims[0]}});
-    output.add(mine, layer.forward(in, kSeq));
-    shifted.add(mine, layer.forward(in, kSeq, kPositions - kSeq));
+    output.add(mine, run_to_end(layer.forward(in, kSeq)));
+    shifted.add(mine, run_to_end(layer.forward(in, kSeq, kPositions - kSeq)));
     for (int i = 0; i < kBackwards; ++i) layer.backward(in, kSeq, cut(dy, mine));
     weights.collect(context, layer.table());
     if (with_positions) weights.collect(context, *layer.positions());

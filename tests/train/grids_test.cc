@@ -97,9 +97,14 @@ TEST(Grids, ZeroAndRecomputeChangeNoBit) {
     const VerifyReference reference = make_reference(run, kSteps, random_samples(run));
     RunSpec base = with_grid(run, GridShape(1, 2, 1, 3), 2);
     base.memory.zero = 0;
-    RunSpec recompute = base;
-    recompute.memory.recompute = Recompute::kFull;
-    EXPECT_EQ(bits_of(base, reference), bits_of(recompute, reference));
+    for (const Recompute kind : {Recompute::kAttention, Recompute::kMlp, Recompute::kFull}) {
+      for (const bool keep_collectives : {false, true}) {
+        RunSpec recompute = base;
+        recompute.memory.recompute = kind;
+        recompute.overlap.keep_collectives = keep_collectives;
+        EXPECT_EQ(bits_of(base, reference), bits_of(recompute, reference));
+      }
+    }
     // The hash covers only the rows that a rank updates, so ZeRO is compared by its losses.
     RunSpec zero = base;
     zero.memory.zero = 1;
@@ -153,17 +158,27 @@ TEST(Grids, OverlapChangesNoBit) {
 }
 
 /// Products of fewer rows may round otherwise: near, not equal.
-TEST(Grids, ForwardInChunksIsOneRanks) {
+TEST(Grids, SlicesAreOneRanks) {
   set_intra_op_threads(1);
-  const RunSpec run = testing::run_of(with_dropout(testing::tiny_llama()), 12);
-  const VerifyReference reference = make_reference(run, kSteps, random_samples(run));
-  for (const int chunks : {2, 3, 1000}) {
-    RunSpec split = with_grid(run, GridShape(3, 2, 1, 1), 1);
-    split.overlap.forward_chunks = chunks;
-    const VerifyResult r = verify(split, reference);
-    EXPECT_TRUE(r.passes(verify_tolerance(Precision::kFp32)))
-        << chunks << " chunks: loss " << r.loss_difference << ", gradient " << r.gradient_difference
-        << ", tensor " << r.tensor_difference << " at " << r.worst_tensor;
+  for (const bool tied : {true, false}) {
+    const RunSpec run =
+        testing::run_of(with_dropout(tied ? testing::tiny_gpt() : testing::tiny_llama()), 12);
+    const VerifyReference reference = make_reference(run, kSteps, random_samples(run));
+    for (const GridShape& grid :
+         {GridShape(3, 2, 1, 1), GridShape(1, 2, 2, 1), GridShape(1, 1, 1, 2)}) {
+      for (const int slices : {2, 5, 1000}) {
+        for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
+          RunSpec split = with_grid(run, grid, grid.x == 3 ? 1 : 2);
+          split.overlap.slices = slices;
+          split.memory.recompute = recompute;
+          const VerifyResult r = verify(split, reference);
+          EXPECT_TRUE(r.passes(verify_tolerance(Precision::kFp32)))
+              << grid.name() << ", " << slices << " slices: loss " << r.loss_difference
+              << ", gradient " << r.gradient_difference << ", tensor " << r.tensor_difference
+              << " at " << r.worst_tensor;
+        }
+      }
+    }
   }
 }
 

@@ -154,7 +154,6 @@ TEST(RunConfig, RefusesWhatIsNotBuiltYet) {
                                       "parallel.plan=auto",
                                       "overlap.sequence_parallel=true",
                                       "memory.recompute=budget",
-                                      "memory.recompute=selective",
                                       "checkpoint.mode=pec",
                                       "train.precision=fp32x3",
                                       "checkpoint.pec.k_persist=1",

@@ -1,0 +1,28 @@
+#include "policy/recompute.h"
+
+namespace fourfold {
+
+KeptActivations kept_activations(Recompute recompute, bool keep_collectives,
+                                 const GridShape& shape) {
+  KeptActivations kept;
+  if (recompute == Recompute::kNone) return kept;
+  const bool over_x = keep_collectives && shape.x > 1, over_y = keep_collectives && shape.y > 1;
+  if (recompute == Recompute::kAttention || recompute == Recompute::kFull) {
+    kept.attention = false;
+    kept.qkv = over_y;
+  }
+  if (recompute == Recompute::kMlp || recompute == Recompute::kFull) {
+    kept.mlp = false;
+    kept.up = over_y;
+  }
+  if (recompute == Recompute::kFull) kept.middle = over_x;
+  return kept;
+}
+
+std::vector<KeptActivations> kept_by_block(const RunSpec& run) {
+  return std::vector<KeptActivations>(
+      static_cast<std::size_t>(run.model.layers),
+      kept_activations(run.memory.recompute, run.overlap.keep_collectives, run.parallel.grid));
+}
+
+}  // namespace fourfold
