@@ -82,14 +82,18 @@ def main():
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--seq", type=int, default=256)
     parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--settings", help="numbers of rows to measure, from 0, with commas; all")
     arguments = parser.parse_args()
-    times = {name: [] for name in ["free", *SETTINGS]}
+    names = list(SETTINGS)
+    if arguments.settings:
+        names = [names[int(n)] for n in arguments.settings.split(",")]
+    times = {name: [] for name in ["free", *names]}
     with tempfile.TemporaryDirectory() as folder:
         write_data(f"{folder}/tokens", 8192, 200_000)
         for _ in range(arguments.rounds):
             times["free"] += step_times(arguments, folder, NONE, FREE)
-            for name, overlap in SETTINGS.items():
-                times[name] += step_times(arguments, folder, overlap, arguments.rate)
+            for name in names:
+                times[name] += step_times(arguments, folder, SETTINGS[name], arguments.rate)
     base = statistics.median(times["none"])
     print(f"grid {arguments.grid} on {arguments.nodes} nodes, links of {arguments.rate}, "
           f"{arguments.layers} layers of {arguments.hidden}, {arguments.batch} x {arguments.seq} "

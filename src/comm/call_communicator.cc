@@ -2,7 +2,12 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <thread>
 #include <utility>
+
+#include "base/clock.h"
+#include "comm/emulated_network.h"
 
 namespace fourfold {
 namespace {
@@ -53,6 +58,15 @@ void RankContext::throw_dropped() {
   if (error) std::rethrow_exception(error);
 }
 
+void RankContext::occupy_link(double seconds) {
+  double until = SteadyClock().seconds();
+  {
+    const std::lock_guard lock(link_mutex_);
+    until = link_free_ = std::max(link_free_, until) + seconds;
+  }
+  std::this_thread::sleep_for(std::chrono::duration<double>(until - SteadyClock().seconds()));
+}
+
 CallCommunicator::CallCommunicator(int rank, std::vector<int> members, std::string name,
                                    std::shared_ptr<RankContext> context)
     : Communicator(rank, static_cast<int>(members.size()), std::move(name)),
@@ -88,6 +102,9 @@ void CallCommunicator::perform(const Call& call) {
   } catch (...) {
     context_->trace.end(number, false);
     throw;
+  }
+  if (context_->options.network) {
+    context_->occupy_link(context_->options.network->seconds(call, members_));
   }
   context_->trace.end(number, true);
 }

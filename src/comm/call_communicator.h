@@ -22,6 +22,9 @@ struct RankContext {
   /// Keeps the error of a Work that nobody waited for (the first one), for throw_dropped().
   void keep_dropped(std::exception_ptr error) noexcept;
   void throw_dropped();
+  /// Sleeps until an operation is over that takes the rank's link that long from now on, or from
+  /// when those before it are over.
+  void occupy_link(double seconds);
 
   const int world_rank;
   const CommOptions options;
@@ -34,6 +37,8 @@ struct RankContext {
   std::mutex mutex_;
   std::exception_ptr dropped_;
   std::atomic<bool> has_dropped_{false};
+  std::mutex link_mutex_;
+  double link_free_ = 0;  ///< When, of SteadyClock.
 };
 
 /// A communicator whose backend does one thing: execute a Call. This class numbers the calls, runs

@@ -28,12 +28,16 @@ enum class CommCheck : std::uint8_t {
         ///< with sizes that fit.
 };
 
+struct EmulatedNetwork;
+
 struct CommOptions {
   /// A wait longer than this is an Error that names who is missing. A lost peer is to be reported
   /// within 30 s, with time to tell the others.
   double timeout_seconds = 25;
   CommCheck check = CommCheck::kOn;
   int trace_length = 256;  ///< Operations kept in the trace ring of each rank.
+  /// Null: operations take what they take; else they wait as long as that network would take.
+  std::shared_ptr<const EmulatedNetwork> network = nullptr;
 };
 
 /// One rank's end of a group of ranks. All collectives are called by every rank of the group, in

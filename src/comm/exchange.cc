@@ -17,34 +17,43 @@ constexpr std::int64_t kHeaderBytes = sizeof(MessageHeader);
 
 bool travels_with_header(std::int64_t bytes) { return bytes <= kHeadBytes - kHeaderBytes; }
 
-/// How a wait spends its time: it spins a little, lets other threads run a few times, then sleeps,
-/// because messages make progress only while somebody asks for them.
+/// How a wait spends its time. Messages make progress only while somebody asks for them, so it asks
+/// again and again. The caller's thread has nothing better to do: it spins a little, lets other
+/// threads run a few times, then sleeps. A lane's thread shares a core with computation, which each
+/// look at the network interrupts: it sleeps at once, longer the longer it waits.
 class Backoff {
  public:
-  explicit Backoff(int spins) : spins_(spins) {}
+  Backoff(Lane lane, int spins) : spins_(lane == Lane::kCaller ? spins : 0), lane_(lane) {}
 
-  void reset() { turns_ = 0; }
+  void reset() {
+    turns_ = 0;
+    slept_ = std::chrono::microseconds(0);
+  }
   /// Whether time is worth looking at: not while it spins.
   bool pause() {
-    using std::chrono::microseconds;
     constexpr int kYields = 30;
+    constexpr std::chrono::microseconds kShortest{20}, kLongest{500};
     ++turns_;
     if (turns_ <= spins_) {
       spin_pause();
       return false;
     }
-    const int late = turns_ - spins_;
-    if (late <= kYields) {
+    if (lane_ == Lane::kCaller && turns_ - spins_ <= kYields) {
       std::this_thread::yield();
-    } else {
-      std::this_thread::sleep_for(late < 2 * kYields ? microseconds(20) : microseconds(100));
+      return true;
     }
+    const auto longest = lane_ == Lane::kCaller ? kLongest / 5 : kLongest;
+    const auto time = std::clamp(slept_ / 8, kShortest, longest);
+    std::this_thread::sleep_for(time);
+    slept_ += time;
     return true;
   }
 
  private:
   const int spins_;
+  const Lane lane_;
   int turns_ = 0;
+  std::chrono::microseconds slept_{0};
 };
 
 }  // namespace
@@ -149,7 +158,7 @@ bool Exchange::advance(Message& m) {
 }
 
 void Exchange::wait_all(Deadline deadline) {
-  Backoff backoff(call_.lane == Lane::kCaller ? world_.spins() : 0);
+  Backoff backoff(call_.lane, world_.spins());
   while (left_ > 0) {
     bool moved = false;
     for (Message& m : messages_) moved |= !m.done && advance(m);

@@ -64,6 +64,7 @@ struct Counters {
 struct Header {
   void* system;  // What free() takes.
   int size_class;
+  std::int64_t asked;  // Bytes of the live block.
 };
 static_assert(sizeof(Header) <= c10::gAlignment);
 
@@ -77,6 +78,8 @@ class CachingAllocator final : public c10::Allocator {
   c10::DataPtr allocate(std::size_t bytes) override {
     if (bytes == 0) return {nullptr, nullptr, &deleter, c10::Device(c10::DeviceType::CPU)};
     void* data = take(class_of(bytes));
+    header_of(data)->asked = static_cast<std::int64_t>(bytes);
+    counters_.use(header_of(data)->asked);
     return {data, data, &deleter, c10::Device(c10::DeviceType::CPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &deleter; }
@@ -143,14 +146,12 @@ void* CachingAllocator::take(int size_class) {
     }
   }
   if (data == nullptr) data = from_system(size_class);
-  counters_.use(static_cast<std::int64_t>(class_bytes(size_class)));
   return data;
 }
 
 void CachingAllocator::give(void* data) {
   const int size_class = header_of(data)->size_class;
-  counters_.in_use.fetch_sub(static_cast<std::int64_t>(class_bytes(size_class)),
-                             std::memory_order_relaxed);
+  counters_.in_use.fetch_sub(header_of(data)->asked, std::memory_order_relaxed);
   if (ThreadLists* own = own_lists();
       own != nullptr && own->lists[size_class].size() < kKeptPerClass) {
     own->lists[size_class].push_back(data);
@@ -174,7 +175,7 @@ void* CachingAllocator::from_system(int size_class) {
   const auto start = reinterpret_cast<std::uintptr_t>(system) + sizeof(Header);
   void* data = reinterpret_cast<void*>((start + alignment - 1) / alignment * alignment);
   if (big) ::madvise(data, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
-  *header_of(data) = {system, size_class};
+  *header_of(data) = {system, size_class, 0};
   counters_.from_system.fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
   counters_.system_allocations.fetch_add(1, std::memory_order_relaxed);
   return data;

@@ -6,9 +6,10 @@ namespace fourfold {
 
 /// What the caching allocator holds, over all threads, in bytes.
 struct AllocatorStats {
-  std::int64_t in_use = 0;              ///< In live blocks, rounded up to their size classes.
-  std::int64_t peak_in_use = 0;         ///< The most of it since the start or reset_peak().
-  std::int64_t from_system = 0;         ///< Taken from the system: live and cached blocks.
+  std::int64_t in_use = 0;       ///< Asked for by live blocks.
+  std::int64_t peak_in_use = 0;  ///< The most of it since the start or reset_peak().
+  /// Taken from the system: live and cached blocks, rounded up to their size classes.
+  std::int64_t from_system = 0;
   std::int64_t system_allocations = 0;  ///< How often; stops growing in the steady state.
 };
 

@@ -40,6 +40,13 @@ at::Tensor zero_tensor(at::IntArrayRef shape, DType dtype) {
   return empty_tensor(shape, dtype).zero_();
 }
 
+at::Tensor as_type(const at::Tensor& tensor, DType dtype) {
+  if (tensor_dtype(tensor) == dtype) return tensor;
+  at::Tensor other = empty_tensor(tensor.sizes(), dtype);
+  other.copy_(tensor);
+  return other;
+}
+
 at::Tensor rows_of(const at::Tensor& tensor, std::int64_t begin, std::int64_t end) {
   return tensor.narrow(0, begin, end - begin);
 }

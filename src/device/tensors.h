@@ -14,6 +14,9 @@ DType tensor_dtype(const at::Tensor& tensor);
 at::Tensor empty_tensor(at::IntArrayRef shape, DType dtype);
 at::Tensor zero_tensor(at::IntArrayRef shape, DType dtype);
 
+/// The same values in another type, rounded to nearest even; `tensor` itself where it has the type.
+at::Tensor as_type(const at::Tensor& tensor, DType dtype);
+
 /// Rows begin ≤ i < end of dim 0, as a view.
 at::Tensor rows_of(const at::Tensor& tensor, std::int64_t begin, std::int64_t end);
 

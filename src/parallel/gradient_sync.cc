@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "comm/tensor_buffer.h"
+#include "device/tensors.h"
 
 namespace fourfold {
 
@@ -28,10 +29,7 @@ void GradientSync::start_ready(Lane lane) {
 }
 
 void GradientSync::start(std::span<Parameter* const> parameters, Lane lane) {
-  std::vector<Parameter*> small;
-  std::vector<at::Tensor> tensors;
-  std::vector<Work> works;
-  const bool alone = context_.size(Axis::kData) == 1;
+  std::vector<Parameter*> small, large;
   for (Parameter* p : parameters) {
     const int parts = p->spec.layout.dims[0].parts;
     if (parts != 0) {
@@ -39,16 +37,13 @@ void GradientSync::start(std::span<Parameter* const> parameters, Lane lane) {
           .all_reduce(buffer_of(p->gradient), ReduceOp::kSum)
           .wait_stream();
     }
-    if (alone) continue;
-    if (p->gradient.numel() < Bucket::kSmall) {
-      small.push_back(p);
-    } else {
-      works.push_back(start_sum(*p, lane));
-      tensors.push_back(p->gradient);
-    }
+    (p->gradient.numel() < Bucket::kSmall ? small : large).push_back(p);
   }
-  if (alone) return;
-  Sum sum{Bucket(context_, std::move(small)), {}, {}};
+  if (context_.size(Axis::kData) == 1) return;
+  Sum sum{Bucket(context_, std::move(small)), {}, {}, {}};
+  std::vector<at::Tensor> tensors;
+  std::vector<Work> works;
+  for (const Parameter* p : large) start_sum(*p, lane, sum, tensors, works);
   if (!sum.bucket.empty()) {
     Communicator& data = context_.grid.group({Axis::kData});
     const at::Tensor packed = sum.bucket.pack(&Parameter::gradient);
@@ -66,15 +61,26 @@ void GradientSync::start(std::span<Parameter* const> parameters, Lane lane) {
   sums_.push_back(std::move(sum));
 }
 
-Work GradientSync::start_sum(const Parameter& p, Lane lane) {
+void GradientSync::start_sum(const Parameter& p, Lane lane, Sum& sum,
+                             std::vector<at::Tensor>& tensors, std::vector<Work>& works) {
   Communicator& data = context_.grid.group({Axis::kData});
-  if (!context_.zero) return data.all_reduce(buffer_of(p.gradient), ReduceOp::kSum, lane);
-  return data.reduce_scatter(buffer_of(p.gradient), buffer_of(p.updated_gradient()),
-                             counts_over_data(context_, p), ReduceOp::kSum, lane);
+  const at::Tensor target = context_.zero ? p.updated_gradient() : p.gradient;
+  const at::Tensor in = as_type(p.gradient, context_.gradients);
+  at::Tensor out = target;
+  if (context_.gradients != DType::kF32) {
+    out = context_.zero ? empty_tensor(target.sizes(), context_.gradients) : in;
+    sum.rounded.emplace_back(out, target);
+  }
+  works.push_back(context_.zero
+                      ? data.reduce_scatter(buffer_of(in), buffer_of(out),
+                                            counts_over_data(context_, p), ReduceOp::kSum, lane)
+                      : data.all_reduce(buffer_of(in), ReduceOp::kSum, lane));
+  tensors.insert(tensors.end(), {in, out});
 }
 
 void GradientSync::finish(Sum& sum) {
   sum.in_flight.wait();
+  for (const auto& [from, to] : sum.rounded) to.copy_(from);
   if (sum.bucket.empty()) return;
   if (context_.zero) {
     sum.bucket.unpack_mine(sum.sum, &Parameter::gradient);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "parallel/bucket.h"
@@ -39,11 +40,15 @@ class GradientSync {
   struct Sum {
     Bucket bucket;
     at::Tensor sum;  ///< Of the bucket's gradients, or of this rank's part of them.
+    /// Of large ones that travel in another type: the sum, and where it goes.
+    std::vector<std::pair<at::Tensor, at::Tensor>> rounded;
     InFlight in_flight;
   };
 
   void start_ready(Lane lane);
-  Work start_sum(const Parameter& p, Lane lane);
+  /// Of a large one.
+  void start_sum(const Parameter& p, Lane lane, Sum& sum, std::vector<at::Tensor>& tensors,
+                 std::vector<Work>& works);
   void finish(Sum& sum);
 
   const ParallelContext& context_;

@@ -12,12 +12,15 @@ void OverlapScheduler::add(const WeightBlock& weights) {
   FF_CHECK(matrices_.emplace(name, &weights).second, "{} is there twice", name);
 }
 
-void OverlapScheduler::bind(std::span<const ParameterUnit> units) {
+void OverlapScheduler::bind(std::span<const ParameterUnit> units, std::size_t cached) {
   for (const ParameterUnit& unit : units) {
     for (const Parameter* p : unit.parameters()) {
       const auto found = matrices_.find(p->spec.name);
-      if (found != matrices_.end()) unit_of_[found->second] = &unit;
+      if (found == matrices_.end()) continue;
+      unit_of_[found->second] = &unit;
+      if (cached > 0) cache_[found->second].reset();
     }
+    if (cached > 0) --cached;
   }
 }
 
@@ -35,6 +38,11 @@ void OverlapScheduler::start_gather() {
   const WeightBlock* started = order_[next_++];
   const auto unit = unit_of_.find(started);
   if (unit != unit_of_.end()) settle(*unit->second);
+  const auto kept = cache_.find(started);
+  if (kept != cache_.end() && kept->second.defined()) {
+    ahead_.push_back({started, {kept->second, {}}, slices_});
+    return;
+  }
   const Lane lane = options_.all_gather ? Lane::kGather : Lane::kCaller;
   ahead_.push_back({started, started->start_gather(lane), slices_});
 }
@@ -53,6 +61,7 @@ at::Tensor OverlapScheduler::gather(const WeightBlock& weights) {
       options_.all_gather ? static_cast<std::size_t>(options_.prefetch_depth) : 0;
   while (ahead_.size() <= at + depth && next_ < order_.size()) start_gather();
   const at::Tensor block = ahead_[at].gather.wait();
+  if (const auto kept = cache_.find(&weights); kept != cache_.end()) kept->second = block;
   if (--ahead_[at].uses == 0) ahead_.erase(ahead_.begin() + static_cast<std::ptrdiff_t>(at));
   return block;
 }
@@ -89,6 +98,9 @@ void OverlapScheduler::finish_scatters() {
 
 void OverlapScheduler::spread(const ParallelContext& context, const ParameterUnit& unit) {
   settle(unit);  // Of an update whose weights nobody used.
+  for (auto& [weights, block] : cache_) {
+    if (unit_of_.at(weights) == &unit) block.reset();
+  }
   const Lane lane = options_.data_gather ? Lane::kGather : Lane::kCaller;
   spreads_.emplace_back(&unit, WeightSpread(context, unit, lane));
   if (!options_.data_gather) settle(unit);

@@ -39,8 +39,9 @@ class OverlapScheduler {
   /// Each matrix of the model, once; it lives as long as this is used.
   void add(const WeightBlock& weights);
 
-  /// The model's units, whose matrices are those added; they stay where they are.
-  void bind(std::span<const ParameterUnit> units);
+  /// The model's units, whose matrices are those added; they stay where they are. Of the first
+  /// `cached` of them, gathered matrices are kept until spread().
+  void bind(std::span<const ParameterUnit> units, std::size_t cached = 0);
 
   /// A pass begins that will gather these matrices, by the names of their first parameters, in this
   /// order, each once for every slice, which keep step with each other. Stored weights do not
@@ -101,6 +102,8 @@ class OverlapScheduler {
   std::deque<WeightBlock::Scatter> scatters_;
   std::int64_t scatters_started_ = 0;
   std::unordered_map<const WeightBlock*, const ParameterUnit*> unit_of_;
+  /// Of units whose gathered matrices are kept: the matrix, undefined where it is not there.
+  std::unordered_map<const WeightBlock*, at::Tensor> cache_;
   std::deque<std::pair<const ParameterUnit*, WeightSpread>> spreads_;  ///< Under way, in order.
 };
 

@@ -55,8 +55,8 @@ class ParameterGroup {
 
   /// Starts the all-gather over z of the members' stored rows into their blocks' rows of `whole`.
   std::vector<Work> start_gather_over_z(const at::Tensor& whole, Lane lane) const;
-  /// Starts the reduce-scatter over z of the members' rows of `whole` (f32) into `part`, which has
-  /// the shape of gradients().
+  /// Starts the reduce-scatter over z of the members' rows of `whole` into `part`, which has the
+  /// shape of gradients().
   std::vector<Work> start_scatter_over_z(const at::Tensor& whole, const at::Tensor& part,
                                          Lane lane) const;
 

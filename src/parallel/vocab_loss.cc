@@ -14,10 +14,6 @@
 namespace fourfold {
 namespace {
 
-/// Bytes of logits that exist at once: enough rows for full-speed products, little next to the
-/// activations.
-constexpr std::int64_t kLogitsBytes = std::int64_t{96} << 20;
-
 /// `scale` for each row that has a target, 0 for the others.
 std::vector<float> row_scales(const at::Tensor& targets, float scale) {
   std::vector<float> scales(static_cast<std::size_t>(targets.numel()));
@@ -43,15 +39,8 @@ VocabLoss::VocabLoss(const ParallelContext& context, WeightBlock& weights, HeadL
   vocabulary_ = {vocabulary_.begin + part.begin, vocabulary_.begin + part.end};
 }
 
-AxisSet VocabLoss::vocabulary_axes() const {
-  return gathers() ? AxisSet{Axis::kX, Axis::kY} : AxisSet{Axis::kX};
-}
-
 std::int64_t VocabLoss::rows_per_chunk() const {
-  // The widest rank's vocabulary, so that all ranks cut alike.
-  const int parts = context_.shape().group_size(vocabulary_axes());
-  const std::int64_t widest = split_range(vocab_, parts, 0).size();
-  return std::max<std::int64_t>(64, kLogitsBytes / (widest * dtype_size(context_.compute)));
+  return logits_chunk_rows(context_.shape().shape(), layout_, vocab_, dtype_size(context_.compute));
 }
 
 at::Tensor VocabLoss::operand(const at::Tensor& hidden) const {
@@ -97,7 +86,7 @@ VocabLoss::RowStatistics VocabLoss::reduce_rows(const at::Tensor& logits,
   RowStatistics s{empty_tensor({rows}, DType::kF32), empty_tensor({2, rows}, DType::kF32)};
   float* max = elements<float>(s.max);
   float* sums = elements<float>(s.sums);
-  Communicator& shards = context_.grid.group(vocabulary_axes());
+  Communicator& shards = context_.grid.group(vocabulary_axes(layout_));
   with_type(context_.compute, [&]<class T>(T) {
     kernels::row_max(elements<T>(logits), rows, cols, max);
     shards.all_reduce(buffer_of(s.max), ReduceOp::kMax).wait_stream();

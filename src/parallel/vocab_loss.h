@@ -32,14 +32,12 @@ class VocabLoss {
   Range vocabulary() const { return vocabulary_; }
 
  private:
-  /// Per-row statistics of a chunk, f32 [rows]: reduced over vocabulary_axes().
+  /// Per-row statistics of a chunk, f32 [rows]: reduced over the axes that split the vocabulary.
   struct RowStatistics {
     at::Tensor max;
     at::Tensor sums;  ///< [2, rows]: sum of exponentials, target logit.
   };
   bool gathers() const { return layout_ == HeadLayout::kGatherHidden; }
-  /// The axes that split the vocabulary.
-  AxisSet vocabulary_axes() const;
   /// The hidden states as the product takes them, and the weight: [vocabulary(), their width].
   at::Tensor operand(const at::Tensor& hidden) const;
   at::Tensor weight() const;

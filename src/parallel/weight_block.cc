@@ -38,15 +38,18 @@ WeightBlock::GradientTarget WeightBlock::new_gradient_target() {
 
 WeightBlock::Scatter WeightBlock::start_scatter(const GradientTarget& target, Lane lane) {
   if (context().size(Axis::kZ) == 1) return {gradients(), {}, {}};
-  const at::Tensor part = empty_tensor(gradients().sizes(), DType::kF32);
-  return {gradients(), part,
-          InFlight({target.tensor, part}, start_scatter_over_z(target.tensor, part, lane))};
+  const DType type = context().gradients;
+  const at::Tensor part = empty_tensor(gradients().sizes(), type);
+  const at::Tensor whole = as_type(target.tensor, type);
+  return {gradients(), part, InFlight({whole, part}, start_scatter_over_z(whole, part, lane))};
 }
 
 void WeightBlock::Scatter::finish() {
   in_flight_.wait();
   if (!part_.defined()) return;
-  kernels::accumulate(elements<float>(gradients_), elements<float>(part_), part_.numel());
+  with_type(tensor_dtype(part_), [&]<class T>(T) {
+    kernels::accumulate(elements<float>(gradients_), elements<T>(part_), part_.numel());
+  });
 }
 
 }  // namespace fourfold

@@ -1,5 +1,9 @@
 #include "policy/head_layout.h"
 
+#include <algorithm>
+
+#include "layout/region.h"
+
 namespace fourfold {
 
 HeadLayout choose_head_layout(const GridShape& grid, std::int64_t vocab, std::int64_t hidden,
@@ -13,6 +17,19 @@ HeadLayout choose_head_layout(const GridShape& grid, std::int64_t vocab, std::in
     states += block * (element_bytes + 4);
   }
   return states < logits ? HeadLayout::kGatherHidden : HeadLayout::kReduceLogits;
+}
+
+AxisSet vocabulary_axes(HeadLayout layout) {
+  return layout == HeadLayout::kGatherHidden ? AxisSet{Axis::kX, Axis::kY} : AxisSet{Axis::kX};
+}
+
+std::int64_t logits_chunk_rows(const GridShape& grid, HeadLayout layout, std::int64_t vocab,
+                               std::int64_t element_bytes) {
+  constexpr std::int64_t kLogitsBytes = std::int64_t{96} << 20, kFewest = 64;
+  const int parts = Grid(grid).group_size(vocabulary_axes(layout));
+  // The widest rank's vocabulary, so that all ranks cut alike.
+  const std::int64_t widest = split_range(vocab, parts, 0).size();
+  return std::max(kFewest, kLogitsBytes / (widest * element_bytes));
 }
 
 HeadLayout head_layout_of(const RunSpec& run) {

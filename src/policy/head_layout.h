@@ -22,6 +22,14 @@ enum class HeadLayout {
 HeadLayout choose_head_layout(const GridShape& grid, std::int64_t vocab, std::int64_t hidden,
                               std::int64_t rows, bool tied, std::int64_t element_bytes);
 
+/// The axes that split the vocabulary.
+AxisSet vocabulary_axes(HeadLayout layout);
+
+/// Rows whose logits exist at once: enough for full-speed products, little next to the activations.
+/// The same on all ranks.
+std::int64_t logits_chunk_rows(const GridShape& grid, HeadLayout layout, std::int64_t vocab,
+                               std::int64_t element_bytes);
+
 /// The layout that a run chooses on its grid.
 HeadLayout head_layout_of(const RunSpec& run);
 

@@ -32,9 +32,10 @@ OverlapPlan overlap_plan(const ModelLayers& layers, const std::vector<KeptActiva
   for (std::size_t i = layers.blocks.size(); i-- > 0;) {
     const BlockLayers& block = layers.blocks[i];
     std::vector<std::string> names = names_of(block);
-    if (!kept[i].qkv) plan.step.push_back(name_of(block.qkv));
-    if (!kept[i].middle) plan.step.push_back(name_of(block.projection));
-    if (!kept[i].up) plan.step.push_back(name_of(block.up));
+    const KeptActivations of_block = i < kept.size() ? kept[i] : KeptActivations();
+    if (!of_block.qkv) plan.step.push_back(name_of(block.qkv));
+    if (!of_block.middle) plan.step.push_back(name_of(block.projection));
+    if (!of_block.up) plan.step.push_back(name_of(block.up));
     std::reverse(names.begin(), names.end());
     append(plan.step, names);
   }

@@ -15,7 +15,7 @@ struct OverlapPlan {
   std::vector<std::string> step;     ///< Of forward and backward.
 };
 
-/// `kept`: of each block, what backward need not compute again.
+/// `kept`: of each block, what backward need not compute again; empty: all.
 OverlapPlan overlap_plan(const ModelLayers& layers, const std::vector<KeptActivations>& kept);
 
 }  // namespace fourfold

@@ -70,7 +70,8 @@ std::vector<ConfigKey> keeping_keys() {
                      {.doc = "write TensorBoard events in tb/"}));
   keys.push_back(
       key("log.report", FF_FIELD(log.report), {.doc = "write report.html at the end of the run"}));
-  keys.push_back(later_key("machine.file", std::string(), "machine file, as `bench` writes it"));
+  keys.push_back(key("machine.file", FF_FIELD(machine_file),
+                     {.doc = "machine file (TOML): nodes and the links inside and between them"}));
   return keys;
 }
 

@@ -38,11 +38,14 @@ std::vector<ConfigKey> comm_keys() {
       key("comm.backend", FF_FIELD(comm.backend),
           {.doc = "auto: mpi under mpirun or srun, else threads",
            .choices = {"auto", "threads", "mpi"},
-           .later = {"nccl", "emulated"}}),
+           .later = {"nccl"}}),
       key("comm.timeout_seconds", FF_FIELD(comm.timeout_seconds),
           {.doc = "a wait for a peer longer than this is an error", .unit = "s", .min = 0.1}),
       key("comm.check", FF_FIELD(comm.check),
           {.doc = "check on every operation that the ranks agree on what they do"}),
+      key("comm.emulate", FF_FIELD(comm.emulate),
+          {.doc = "every operation takes as long as the network of machine.file would take: for "
+                  "developing and showing overlap, not for measuring"}),
       later_key("comm.order", std::string("fixed"),
                 "order of sums; fixed: ascending rank, the same bits on every backend"),
   };
@@ -70,8 +73,12 @@ std::vector<ConfigKey> overlap_keys() {
       later_key("overlap.attention_over_y", false, "heads over y too"),
       key("overlap.keep_collectives", FF_FIELD(overlap.keep_collectives),
           {.doc = "recompute keeps what collectives gave, and does not communicate again"}),
-      later_key("overlap.cache_layers", std::int64_t{0}, "layers whose gathered weights stay"),
-      later_key("overlap.grad_dtype", std::string("fp32"), "type in which gradients travel"),
+      key("overlap.cache_layers", FF_FIELD(overlap.cache_layers),
+          {.doc = "blocks, from the first, whose gathered weights, and the embedding's, stay until "
+                  "the next update",
+           .min = 0}),
+      key("overlap.grad_dtype", FF_FIELD(overlap.grad_dtype),
+          {.doc = "type in which gradients travel over z and data; they are added in fp32"}),
   };
 }
 

@@ -23,7 +23,8 @@ struct ParallelSpec {
 struct CommSpec {
   std::string backend = "auto";  ///< auto: mpi under mpirun or srun, else threads.
   double timeout_seconds = 25;
-  bool check = true;  ///< Agreement checks on every operation.
+  bool check = true;     ///< Agreement checks on every operation.
+  bool emulate = false;  ///< Wait as long as the network of machine.file would take.
 };
 
 /// What of the communication runs behind computation.
@@ -36,6 +37,8 @@ struct OverlapSpec {
   int prefetch_depth = 1;  ///< Matrices.
   int slices = 1;
   bool keep_collectives = false;
+  int cache_layers = 0;
+  Precision grad_dtype = Precision::kFp32;
 };
 
 struct MemorySpec {
@@ -111,6 +114,7 @@ struct RunSpec {
   DataSpec data;
   CheckpointSpec checkpoint;
   LogSpec log;
+  std::string machine_file;  ///< Empty: none.
   /// Where each key that was given stands ("run.toml:7", "--set"), for messages.
   std::map<std::string, std::string> origins;
 

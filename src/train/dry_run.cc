@@ -3,54 +3,38 @@
 #include <fmt/core.h>
 
 #include "base/units.h"
+#include "plan/memory_model.h"
 #include "policy/checkpoint_bytes.h"
-#include "policy/model_layers.h"
 #include "spec/counts.h"
 #include "spec/run_config.h"
 
 namespace fourfold {
-namespace {
-
-/// Elements that rank (0, 0, 0, 0) keeps: uneven cuts give the first ranks one more.
-struct Elements {
-  std::int64_t stored = 0;
-  std::int64_t updated = 0;
-};
-
-Elements elements_of_first_rank(const RunSpec& run) {
-  const Grid grid(run.parallel.grid, run.parallel.order);
-  Elements elements;
-  for (const ParameterSpec& p :
-       parameters_of(model_layers(run.model, grid.shape(), head_layout_of(run)))) {
-    elements.stored += p.layout.stored(grid, {}).elements();
-    elements.updated += p.layout.updated(grid, {}, run.memory.zero == 1).elements();
-  }
-  return elements;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 std::string describe_run(const RunSpec& run) {
   const GridShape& grid = run.parallel.grid;
   const std::int64_t parameters = count_parameters(run.model).total();
-  const bool bf16 = run.train.precision == Precision::kBf16;
-  const auto [stored, updated] = elements_of_first_rank(run);
-  const std::int64_t weight = bf16 ? 2 : 4;
-  const std::int64_t master = bf16 ? 4 : 0;  // In fp32 the weight is the master.
+  const MemoryPrediction memory = predict_memory(run);
+  const MemoryParts& peak = memory.peak();
   std::string text = resolved_toml(run);
   text += fmt::format("\n# grid x·y·z·data = {}, {} ranks, {} micro-batches a step\n", grid.name(),
                       grid.size(), run.accumulation());
-  text +=
-      fmt::format("# {} parameters; state of a rank (without what is replicated over x or y):\n",
-                  format_count(parameters));
+  text += fmt::format(
+      "# {} parameters; memory of the fullest rank at its peak, which is {}:\n",
+      format_count(parameters),
+      &peak == &memory.head ? "at the head and the loss" : "in the backward of the last block");
   auto line = [&](const char* part, std::int64_t bytes) {
-    text += fmt::format("#   {:<12} {}\n", part, format_bytes(bytes));
+    text += fmt::format("#   {:<24} {}\n", part, format_bytes(bytes));
   };
-  line("weights", weight * stored);
-  line("gradients", 4 * stored);
-  line("masters", master * updated);
-  line("moments", 8 * updated);
-  line("together", (weight + 4) * stored + (master + 8) * updated);
+  line("weights", peak.weights);
+  line("gradients", peak.gradients);
+  line("masters", peak.masters);
+  line("moments", peak.moments);
+  line("gathered weights", peak.gathered);
+  line("gradients on their way", peak.scattering);
+  line("activations", peak.activations);
+  line("working", peak.working);
+  line("together", peak.total());
   if (run.checkpoint.mode != "off" && run.checkpoint.async) {
     // Ranks write equal parts, to within a row.
     const std::int64_t copy =

@@ -3,9 +3,11 @@
 #include <c10/core/InferenceMode.h>
 #include <fmt/core.h>
 
+#include "comm/emulated_network.h"
 #include "comm/mpi_world.h"
 #include "comm/thread_world.h"
 #include "device/intra_op_threads.h"
+#include "spec/machine_spec.h"
 #include "spec/run_config.h"
 
 namespace fourfold {
@@ -58,10 +60,21 @@ void run_ranks(const Launch& launch, const CommOptions& options,
   }
 }
 
-CommOptions comm_options(const CommSpec& spec) {
+CommOptions comm_options(const RunSpec& run) {
   CommOptions options;
-  options.timeout_seconds = spec.timeout_seconds;
-  options.check = spec.check ? CommCheck::kOn : CommCheck::kOff;
+  options.timeout_seconds = run.comm.timeout_seconds;
+  options.check = run.comm.check ? CommCheck::kOn : CommCheck::kOff;
+  if (!run.comm.emulate) return options;
+  if (run.machine_file.empty()) {
+    throw Error(ErrorKind::kUsage, "comm.emulate is set, but machine.file is not given",
+                "configs/machines/ has examples");
+  }
+  const MachineSpec machine = load_machine(run.machine_file).value();
+  auto link = [](const MachineSpec::Link& l) {
+    return EmulatedNetwork::Link{l.bandwidth, l.latency};
+  };
+  options.network = std::make_shared<EmulatedNetwork>(
+      EmulatedNetwork{machine.devices, link(machine.inside), link(machine.between)});
   return options;
 }
 

@@ -43,6 +43,10 @@ Schedule schedule_of(const RunSpec& run) {
           run.schedule.decay > 0 ? run.schedule.decay : run.train.steps / 10};
 }
 
+DType type_of(Precision precision) {
+  return precision == Precision::kBf16 ? DType::kBF16 : DType::kF32;
+}
+
 AdamWOptions adamw_of(const OptimizerSpec& spec) {
   return {spec.betas[0], spec.betas[1], spec.eps, spec.weight_decay};
 }
@@ -71,14 +75,12 @@ RankModel::RankModel(const RunSpec& run, Communicator& world)
                 run.overlap.slices}),
       plan_(overlap_plan(model_layers(run.model, run.parallel.grid, head_layout_of(run)),
                          kept_by_block(run))),
-      context_{grid_,
-               run.train.precision == Precision::kBf16 ? DType::kBF16 : DType::kF32,
-               run.memory.zero == 1,
-               run.seed,
-               true,
-               &overlap_},
+      context_{grid_,     type_of(run.train.precision),   run.memory.zero == 1, run.seed, true,
+               &overlap_, type_of(run.overlap.grad_dtype)},
       model_(context_, run.model, model_options(run)) {
-  overlap_.bind(model_.units());
+  // The first unit is the embedding.
+  const int cached = run.overlap.cache_layers;
+  overlap_.bind(model_.units(), cached > 0 ? static_cast<std::size_t>(cached) + 1 : 0);
   bind_optimizer();
 }
 

@@ -153,6 +153,7 @@ void add_facts(Report& report, const RunSpec& run, const Curves& curves) {
   };
   fact("parameters", format_count(count_parameters(run.model).total()));
   fact("grid", run.parallel.grid.name());
+  if (run.comm.emulate) fact("network", "emulated: times are no measurements");
   if (!curves.steps.empty()) {
     const auto& [step, line] = *curves.steps.rbegin();
     fact("steps", fmt::format("{:.0f} of {}", step, run.train.steps));

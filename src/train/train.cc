@@ -58,6 +58,10 @@ void announce(const RunSpec& run, const Launch& launch, const RunData& data, Run
                          launch.mpi ? "processes (MPI)" : "threads of this process"));
   output.say(fmt::format("{} steps of {} tokens from {} ({} tokens)", run.train.steps, step_tokens,
                          run.data.train, format_count(data.train_set.tokens.size())));
+  if (run.comm.emulate) {
+    output.say(
+        fmt::format("the network is emulated ({}): times are no measurements", run.machine_file));
+  }
   output.say(fmt::format("run folder {}", run.dir));
 }
 
@@ -106,7 +110,7 @@ int train_command(const TrainOptions& options) {
   const TrainerShared shared{run,   data.train, data.valid.get(),   signals,
                              clock, started,    options.trace_steps};
   std::atomic<int> code{0};
-  run_ranks(launch, comm_options(run.comm), [&](Communicator& world) {
+  run_ranks(launch, comm_options(run), [&](Communicator& world) {
     try {
       const int mine = train_rank(options, launch, data, shared, world);
       if (world.rank() == 0 || launch.mpi) code = mine;

@@ -138,7 +138,7 @@ int verify_command(const VerifyOptions& options) {
   for (const std::vector<Case>& batch : batches_of(cases, launch.mpi)) {
     Launch ranks = launch;
     if (!launch.mpi) ranks.ranks = ranks.ranks_on_node = batch.front().grid.size();
-    run_ranks(ranks, comm_options(run.comm), [&](Communicator& world) {
+    run_ranks(ranks, comm_options(run), [&](Communicator& world) {
       for (const Case& c : batch) {
         const RunSpec spec = with_grid(run, c.grid, c.accumulation);
         const VerifyResult result = verify_grid(spec, world, reference, samples);

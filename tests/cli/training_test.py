@@ -51,6 +51,12 @@ class Configuration(Case):
                            "--set", "train.global_batch=5")
         self.assertIn("4 or 6", hint)
 
+    def test_an_emulated_network_needs_a_machine(self):
+        run = self.write_run()
+        self.refuse(USAGE, "machine.file is not given", "train", run, "--set", "comm.emulate=true")
+        self.refuse(USAGE, "nowhere.toml cannot be read", "train", run, "--set",
+                    "comm.emulate=true", "--set", "machine.file=nowhere.toml")
+
     def test_more_ranks_than_the_grid(self):
         self.refuse(USAGE, "is 2 ranks, but 6", "train", self.write_run(), "--ranks", "6")
 
@@ -153,6 +159,13 @@ class Training(Case):
         text = self.succeed("train", self.write_run(), "--dry-run")
         self.assertIn("memory", text.lower())
         self.assertFalse((self.folder / "runs" / "run" / "checkpoints").exists())
+
+    def test_an_emulated_network_is_said(self):
+        machine = harness.ROOT / "configs/machines/two-slow-nodes.toml"
+        done = self.succeed("train", self.write_run(steps=2), "--set", "comm.emulate=true", "--set",
+                            f"machine.file={machine}")
+        self.assertIn("times are no measurements", done)
+        self.assertIn("emulated", (self.folder / "runs/run/report.html").read_text())
 
     def test_open_axes_take_the_ranks(self):
         self.succeed("train", self.write_run(z=-1), "--ranks", "4")

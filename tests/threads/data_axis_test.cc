@@ -21,12 +21,12 @@ void fill(const at::Tensor& stored, const Parameter& p, int data, int salt) {
 }
 
 void expect_rows(const at::Tensor& rows, std::int64_t first_row, int times, int salt,
-                 const std::string& what) {
+                 const std::string& what, float rounding = 0) {
   const float* at = elements<float>(rows);
   for (std::int64_t i = 0; i < rows.numel(); ++i) {
     const float expected =
         value_at(first_row * rows.size(1) + i, 0, salt) * static_cast<float>(times);
-    ASSERT_EQ(at[i], expected) << what << ", element " << i;
+    ASSERT_NEAR(at[i], expected, rounding * expected) << what << ", element " << i;
   }
 }
 
@@ -44,13 +44,16 @@ struct Layers {
   ParameterUnit unit;
 };
 
-void check(const GridShape& shape, bool zero, bool overlap) {
-  SCOPED_TRACE(::testing::Message() << "zero " << zero << ", overlap " << overlap);
+void check(const GridShape& shape, bool zero, bool overlap, DType travels) {
+  SCOPED_TRACE(::testing::Message()
+               << "zero " << zero << ", overlap " << overlap << ", in " << dtype_name(travels));
+  // Rounded before the sum and after it.
+  const float rounding = travels == DType::kF32 ? 0 : 0x1p-7f;
   on_ranks(shape, [&](const ParallelContext& plain) {
     OverlapOptions options;
     options.data_reduce = options.data_gather = overlap;
     OverlapScheduler scheduler(options);
-    const ParallelContext context{plain.grid, DType::kF32, zero, 7, true, &scheduler};
+    const ParallelContext context{plain.grid, DType::kF32, zero, 7, true, &scheduler, travels};
     Layers layers(context);
     std::vector<ParameterUnit> units = {layers.unit};
     scheduler.bind(units);
@@ -63,13 +66,14 @@ void check(const GridShape& shape, bool zero, bool overlap) {
       sync.finish();
       for (Parameter* p : units[0].parameters()) {
         expect_rows(p->updated_gradient(), p->updated.dims[0].begin, all, salt,
-                    "gradient of " + p->spec.name);
+                    "gradient of " + p->spec.name, rounding);
         p->updated_weight().copy_(p->updated_gradient());
       }
       scheduler.spread(context, units[0]);
       scheduler.settle(units[0]);
       for (Parameter* p : units[0].parameters()) {
-        expect_rows(p->weight, p->stored.dims[0].begin, all, salt, "weight of " + p->spec.name);
+        expect_rows(p->weight, p->stored.dims[0].begin, all, salt, "weight of " + p->spec.name,
+                    rounding);
       }
       const auto& gain = layers.norm.parameters();
       const Parameter& p = gain.parameters().front();
@@ -85,7 +89,11 @@ TEST(DataAxis, SumsGradientsAndSpreadsWeights) {
   for (const GridShape& shape : {GridShape(1, 1, 1, 1), GridShape(1, 1, 1, 4),
                                  GridShape(1, 1, 3, 2), GridShape(2, 1, 1, 3)}) {
     for (const bool zero : {false, true}) {
-      for (const bool overlap : {false, true}) check(shape, zero, overlap);
+      for (const bool overlap : {false, true}) {
+        for (const DType travels : {DType::kF32, DType::kBF16}) {
+          check(shape, zero, overlap, travels);
+        }
+      }
     }
   }
 }

@@ -33,7 +33,7 @@ MAY_INCLUDE = {
     "data": ["base", "spec", "formats"],
     "optim": ["base", "layout", "kernels", "comm", "device"],
     "ckpt": PURE + ["formats", "device", "comm"],
-    "train": LAYERS + ["spec", "formats", "parallel", "model", "data", "optim", "ckpt"],
+    "train": LAYERS + ["spec", "formats", "plan", "parallel", "model", "data", "optim", "ckpt"],
 }
 MAY_INCLUDE["cli"] = list(MAY_INCLUDE)
 

@@ -147,7 +147,8 @@ TEST(Grids, OverlapChangesNoBit) {
               OverlapSpec{.all_reduce = false, .all_gather = false},
               OverlapSpec{.all_reduce = false, .reduce_scatter = false},
               OverlapSpec{.data_reduce = false}, OverlapSpec{.data_gather = false},
-              OverlapSpec{.prefetch_depth = 5}}) {
+              OverlapSpec{.prefetch_depth = 5}, OverlapSpec{.cache_layers = 1},
+              OverlapSpec{.all_gather = false, .cache_layers = 9}}) {
           RunSpec other = base;
           other.overlap = overlap;
           EXPECT_EQ(bits_of(other, reference), expected) << grid.name();
@@ -192,6 +193,23 @@ TEST(Grids, Bf16StaysNearOneRank) {
     EXPECT_TRUE(r.passes(verify_tolerance(Precision::kBf16)))
         << grid.name() << ": loss " << r.loss_difference << ", gradient " << r.gradient_difference
         << ", tensor " << r.tensor_difference << " at " << r.worst_tensor;
+  }
+}
+
+/// Matrices are rounded once on their way over z (and large ones over data: data_axis_test.cc).
+TEST(Grids, GradientsMayTravelInBf16) {
+  set_intra_op_threads(1);
+  const RunSpec run = testing::run_of(testing::tiny_llama(), 12);
+  const VerifyReference reference = make_reference(run, kSteps, random_samples(run));
+  for (const GridShape& grid : {GridShape(1, 1, 2, 1), GridShape(1, 2, 3, 2)}) {
+    for (const int zero : {0, 1}) {
+      RunSpec rounded = with_grid(run, grid, 2);
+      rounded.memory.zero = zero;
+      rounded.overlap.grad_dtype = Precision::kBf16;
+      const VerifyResult r = verify(rounded, reference);
+      EXPECT_GT(r.gradient_difference, 1e-5) << grid.name();
+      EXPECT_LT(r.gradient_difference, 4e-3) << grid.name();
+    }
   }
 }
 

@@ -40,16 +40,34 @@ TEST(OverlapPlan, GathersInTheOrderOfUse) {
   EXPECT_EQ(plan.step, step);
 }
 
-TEST(OverlapPlan, ABlockThatIsComputedAgainIsGatheredAgain) {
+TEST(OverlapPlan, WhatIsComputedAgainIsGatheredAgain) {
   const ModelLayers layers = layers_of("llama");
-  const OverlapPlan none = overlap_plan(layers, {}), second = overlap_plan(layers, {false, true});
-  EXPECT_EQ(second.forward, none.forward);
-  ASSERT_EQ(second.step.size(), none.step.size() + 4);
-  // Block 1, the first in backward, runs forward before it runs backward.
-  const auto begin = second.step.begin() + static_cast<std::ptrdiff_t>(none.forward.size());
-  EXPECT_TRUE(std::equal(begin, begin + 4, none.forward.begin() + 5));
-  EXPECT_TRUE(std::equal(begin + 4, second.step.end(),
-                         none.step.begin() + static_cast<std::ptrdiff_t>(none.forward.size())));
+  const OverlapPlan none = overlap_plan(layers, {});
+  const BlockLayers& block = layers.blocks[1];
+  const std::string qkv = weight_specs(block.qkv).front().name;
+  const std::string projection = weight_specs(block.projection).front().name;
+  const std::string up = weight_specs(block.up).front().name;
+  auto again = [&](Recompute recompute, bool keep_collectives, GridShape grid) {
+    const KeptActivations kept = kept_activations(recompute, keep_collectives, grid);
+    const OverlapPlan plan = overlap_plan(layers, {KeptActivations(), kept});
+    EXPECT_EQ(plan.forward, none.forward);
+    // Block 1, the first in backward, computes again before it runs backward.
+    const auto begin = plan.step.begin() + static_cast<std::ptrdiff_t>(none.forward.size());
+    const auto end = begin + static_cast<std::ptrdiff_t>(plan.step.size() - none.step.size());
+    EXPECT_TRUE(std::equal(end, plan.step.end(),
+                           none.step.begin() + static_cast<std::ptrdiff_t>(none.forward.size())));
+    return std::vector<std::string>(begin, end);
+  };
+  const GridShape one(1, 1, 1, 1);
+  EXPECT_THAT(again(Recompute::kNone, false, one), ElementsAre());
+  EXPECT_THAT(again(Recompute::kAttention, false, one), ElementsAre(qkv));
+  EXPECT_THAT(again(Recompute::kMlp, false, one), ElementsAre(up));
+  EXPECT_THAT(again(Recompute::kFull, false, one), ElementsAre(qkv, projection, up));
+  // What one rank computes alone costs no communication.
+  EXPECT_THAT(again(Recompute::kFull, true, one), ElementsAre(qkv, projection, up));
+  EXPECT_THAT(again(Recompute::kFull, true, {2, 1, 2, 2}), ElementsAre(qkv, up));
+  EXPECT_THAT(again(Recompute::kFull, true, {1, 2, 1, 1}), ElementsAre(projection));
+  EXPECT_THAT(again(Recompute::kFull, true, {2, 2, 1, 1}), ElementsAre());
 }
 
 TEST(OverlapPlan, TiedAndLearnedTablesAreUsedWhereTheyAre) {

@@ -159,7 +159,7 @@ TEST(RunConfig, RefusesWhatIsNotBuiltYet) {
                                       "checkpoint.pec.k_persist=1",
                                       "fault.max_restarts=10",
                                       "checkpoint.pec.scope=[\"master\"]",
-                                      "overlap.cache_layers=1",
+                                      "overlap.attention_over_y=true",
                                       "checkpoint.pec.budget=0.1"};
   for (const std::string& set : sets) {
     EXPECT_THAT(refusal(kRun, {set}), HasSubstr("is not built yet | leave the key out")) << set;

@@ -1,0 +1,190 @@
+#include "plan/memory_model.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "policy/head_layout.h"
+#include "policy/model_layers.h"
+#include "policy/recompute.h"
+
+namespace fourfold {
+namespace {
+
+constexpr std::int64_t kF32 = 4;
+/// OverlapScheduler's limit.
+constexpr std::size_t kScattersInFlight = 4;
+
+/// The block of a matrix, or of several side by side: what a product takes.
+struct Block {
+  std::int64_t rows = 0, cols = 0;
+  std::int64_t elements() const { return rows * cols; }
+};
+
+class MemoryModel {
+ public:
+  MemoryModel(const RunSpec& run, Coords at)
+      : run_(run),
+        at_(at),
+        grid_(run.parallel.grid, run.parallel.order),
+        layers_(model_layers(run.model, grid_.shape(), head_layout_of(run))),
+        kept_(kept_by_block(run)),
+        compute_(run.train.precision == Precision::kBf16 ? 2 : 4),
+        rows_(run.train.micro_batch * run.train.seq_len),
+        slices_(std::min<std::int64_t>(run.overlap.slices, run.train.micro_batch)) {}
+
+  MemoryPrediction predict() const {
+    MemoryParts state;
+    add_state(state);
+    state.activations = activations();
+    MemoryPrediction prediction{state, state};
+    add_head(prediction.head);
+    add_backward(prediction.backward);
+    return prediction;
+  }
+
+ private:
+  bool gathers() const { return grid_.shape().z > 1; }
+
+  Block block_of(const std::vector<ParameterSpec>& specs) const {
+    Block block;
+    for (const ParameterSpec& p : specs) {
+      const Region region = p.layout.block(grid_, at_);
+      block.rows += region.dims[0].size();
+      block.cols = region.dims.size() > 1 ? region.dims[1].size() : 1;
+    }
+    return block;
+  }
+  Block block_of(const LinearSpec& linear) const { return block_of(weight_specs(linear)); }
+
+  void add_state(MemoryParts& parts) const {
+    for (const ParameterSpec& p : parameters_of(layers_)) {
+      const std::int64_t stored = p.layout.stored(grid_, at_).elements();
+      const std::int64_t updated = p.layout.updated(grid_, at_, run_.memory.zero == 1).elements();
+      parts.weights += compute_ * stored;
+      parts.gradients += kF32 * stored;
+      if (compute_ != kF32) parts.masters += kF32 * updated;
+      parts.moments += 2 * kF32 * updated;
+      if (p.role != ParameterRole::kVector) continue;
+      // Values and gradients of vectors, whole over z.
+      const std::int64_t whole = p.layout.block(grid_, at_).elements();
+      parts.weights += kF32 * whole;
+      parts.gradients += kF32 * whole;
+    }
+  }
+
+  std::int64_t hidden() const { return block_of(layers_.blocks.front().qkv).cols; }
+  std::int64_t statistics() const {
+    return rows_ * kF32 * (layers_.blocks.front().attention_norm.centred ? 2 : 1);
+  }
+
+  /// What one block keeps, and what it would keep without recompute.
+  std::int64_t block_activations(const BlockLayers& block, const KeptActivations& kept) const {
+    const std::int64_t residual = rows_ * hidden() * compute_;
+    const std::int64_t qkv = rows_ * block_of(block.qkv).rows * compute_;
+    const std::int64_t attention = rows_ * block_of(block.projection).cols * compute_;
+    const std::int64_t up = rows_ * block_of(block.up).rows * compute_;
+    const std::int64_t activated = rows_ * block_of(block.down).cols * compute_;
+    const std::int64_t log_sum_exp =
+        rows_ * kF32 * block_of(block.projection).cols / run_.model.head_dim;
+    std::int64_t bytes = residual + 2 * statistics();
+    if (kept.qkv) bytes += qkv;
+    if (kept.attention) bytes += residual + attention + log_sum_exp;
+    if (kept.middle) bytes += residual;
+    if (kept.up) bytes += up;
+    if (kept.mlp) bytes += residual + activated;
+    return bytes;
+  }
+
+  std::int64_t activations() const {
+    std::int64_t bytes = 2 * static_cast<std::int64_t>(sizeof(std::int64_t)) * rows_;  // Tokens.
+    for (std::size_t i = 0; i < layers_.blocks.size(); ++i) {
+      bytes += block_activations(layers_.blocks[i], kept_[i]);
+    }
+    return bytes;
+  }
+
+  /// A product of bf16 gives dW in bf16, which is then added to what is f32.
+  std::int64_t rounded_gradient(const Block& block) const {
+    return compute_ == kF32 ? 0 : block.elements() * compute_;
+  }
+
+  /// The head and the loss of one slice; the others' hidden states wait.
+  void add_head(MemoryParts& parts) const {
+    const ParameterSpec table = token_table_spec(layers_.embedding);
+    const bool spread = layers_.head_layout == HeadLayout::kGatherHidden;
+    Block head = block_of({layers_.head ? *layers_.head : table});
+    const std::int64_t whole = run_.model.hidden;
+    const std::int64_t rows = rows_ / slices_;
+    if (gathers()) {
+      parts.gathered += head.elements() * compute_;
+      parts.scattering += head.elements() * kF32;
+    }
+    if (spread && !layers_.head) {  // Tied: the exchanged weight and its gradient.
+      head = {head.rows / grid_.shape().y, whole};
+      parts.working += head.elements() * (compute_ + kF32);
+    }
+    parts.working += rounded_gradient(head);
+    const std::int64_t chunk = std::min(
+        rows, logits_chunk_rows(grid_.shape(), layers_.head_layout, run_.model.vocab, compute_));
+    // Hidden states: before the norm, after it, its gradient; gathered ones where they are.
+    parts.working += rows_ * hidden() * compute_ + 2 * rows * hidden() * compute_;
+    if (spread) parts.working += 2 * rows * whole * compute_;
+    parts.working += chunk * (head.rows * compute_ + 3 * kF32);
+  }
+
+  void add_backward(MemoryParts& parts) const {
+    const BlockLayers& block = layers_.blocks.back();
+    parts.activations += block_activations(block, {}) - block_activations(block, kept_.back());
+    const std::int64_t residual = rows_ / slices_ * hidden() * compute_;
+    const std::int64_t up = rows_ / slices_ * block_of(block.up).rows * compute_;
+    const std::int64_t activated = rows_ / slices_ * block_of(block.down).cols * compute_;
+    // The block's output and its gradient; that of the activation, of what it was made of, of the
+    // MLP's input; with dropout a gradient of its own before it.
+    parts.working += rows_ * hidden() * compute_ + 2 * residual + activated + up;
+    if (run_.model.dropout > 0) parts.working += residual;
+    // dW goes before dI where nothing is summed over x, and the input's gradient is not there yet.
+    const std::int64_t product = rounded_gradient(block_of(block.up));
+    parts.working += grid_.shape().x == 1 ? std::max(product - residual, std::int64_t{0}) : product;
+    if (!gathers()) return;
+    add_moving(parts, block);
+  }
+
+  /// Weights and gradients over z while the last block's MLP runs backward.
+  void add_moving(MemoryParts& parts, const BlockLayers& block) const {
+    const std::vector<Block> order = {block_of(block.up), block_of(block.projection),
+                                      block_of(block.qkv)};
+    const std::size_t ahead =
+        run_.overlap.all_gather ? static_cast<std::size_t>(run_.overlap.prefetch_depth) : 0;
+    for (std::size_t i = 0; i <= std::min(ahead, order.size() - 1); ++i) {
+      parts.gathered += order[i].elements() * compute_;
+    }
+    const ParameterSpec table = token_table_spec(layers_.embedding);
+    const Block head = block_of({layers_.head ? *layers_.head : table});
+    // The head's gradient may still be on its way, with those of the block's first two matrices.
+    const std::int64_t wire = run_.overlap.grad_dtype == Precision::kBf16 ? 2 : kF32;
+    const std::int64_t z = grid_.shape().z;
+    std::vector<Block> gradients = {head, block_of(block.down), block_of(block.up)};
+    const std::size_t most = run_.overlap.reduce_scatter ? kScattersInFlight + 1 : 1;
+    if (gradients.size() > most) gradients.erase(gradients.begin(), gradients.end() - most);
+    for (const Block& g : gradients) {
+      parts.scattering += g.elements() * wire + g.elements() / z * wire;
+    }
+  }
+
+  const RunSpec& run_;
+  const Coords at_;
+  const Grid grid_;
+  const ModelLayers layers_;
+  const std::vector<KeptActivations> kept_;
+  const std::int64_t compute_;  ///< Bytes of an element.
+  const std::int64_t rows_;     ///< Tokens of a micro-batch of this rank.
+  const std::int64_t slices_;
+};
+
+}  // namespace
+
+MemoryPrediction predict_memory(const RunSpec& run, Coords at) {
+  return MemoryModel(run, at).predict();
+}
+
+}  // namespace fourfold

@@ -1,0 +1,98 @@
+// What the memory model predicts against what the allocator counts, on one rank alone: the process
+// holds nothing else.
+#include "plan/memory_model.h"
+
+#include <gtest/gtest.h>
+
+#include "comm/communicator.h"
+#include "device/caching_allocator.h"
+#include "device/intra_op_threads.h"
+#include "tests/train/test_models.h"
+#include "train/rank_model.h"
+
+namespace fourfold {
+namespace {
+
+ModelSpec middle(const char* family) {
+  ModelSpec m = *family_defaults(family);
+  m.layers = 4;
+  m.hidden = 192;
+  m.heads = 6;
+  m.kv_heads = m.family == "llama" ? 3 : 6;
+  m.ffn = 500;
+  m.seq_len = 128;
+  m.vocab = 3001;
+  m.dropout = m.family == "gpt" ? 0.1 : 0;
+  complete_model(m);
+  return m;
+}
+
+void fill(std::int64_t sample, std::int64_t* inputs, std::int64_t* targets) {
+  for (int i = 0; i < 128; ++i) inputs[i] = targets[i] = (sample * 31 + i) % 3001;
+}
+
+struct Measured {
+  std::int64_t state = 0, peak = 0;
+};
+
+Measured measure(const RunSpec& run) {
+  Measured m;
+  const std::int64_t before = allocator_stats().in_use;
+  const auto world = make_solo();
+  RankModel model(run, *world);
+  m.state = allocator_stats().in_use - before;
+  model.train_step(0, 0, fill);
+  reset_allocator_peak();
+  model.train_step(1, run.train.global_batch, fill);
+  m.peak = allocator_stats().peak_in_use - before;
+  return m;
+}
+
+void expect_within(std::int64_t predicted, std::int64_t measured, double share, const char* what) {
+  EXPECT_NEAR(static_cast<double>(predicted), static_cast<double>(measured),
+              share * static_cast<double>(measured))
+      << what;
+}
+
+class Memory : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    install_caching_allocator();
+    set_intra_op_threads(1);
+    if (allocator_stats().system_allocations == 0) {
+      const auto probe = make_solo();
+      RankModel model(testing::run_of(testing::tiny_gpt(), 1), *probe);
+    }
+    if (allocator_stats().system_allocations == 0) GTEST_SKIP() << "no allocator that counts";
+  }
+};
+
+void check(const char* family, Precision precision, Recompute recompute, std::int64_t batch) {
+  RunSpec run = testing::run_of(middle(family), batch);
+  run.train.precision = precision;
+  run.memory.recompute = recompute;
+  SCOPED_TRACE(::testing::Message()
+               << family << ", precision " << static_cast<int>(precision) << ", recompute "
+               << static_cast<int>(recompute) << ", " << batch << " samples");
+  const Measured measured = measure(run);
+  const MemoryParts peak = predict_memory(run).peak();
+  expect_within(peak.state(), measured.state, 0.02, "state");
+  expect_within(peak.total(), measured.peak, 0.05, "peak");
+  expect_within(peak.total() - peak.state(), measured.peak - measured.state, 0.1,
+                "activations and working memory");
+}
+
+TEST_F(Memory, PeakIsPredicted) {
+  for (const char* family : {"gpt", "llama"}) {
+    for (const Recompute recompute :
+         {Recompute::kNone, Recompute::kAttention, Recompute::kMlp, Recompute::kFull}) {
+      for (const std::int64_t batch : {2, 8}) check(family, Precision::kFp32, recompute, batch);
+    }
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
+      check(family, Precision::kBf16, recompute, 2);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fourfold
