@@ -14,12 +14,12 @@ if (( $# < 4 )); then
 fi
 nodes=$1 ranks_per_node=$2 rate=$3
 shift 3
-case $rate in
-  *[0-9]gbit) unit=1000000000 ;;
-  *[0-9]mbit) unit=1000000 ;;
-  *[0-9]kbit) unit=1000 ;;
-  *) echo "network.sh: a rate is 1gbit, 200mbit, 64kbit" >&2; exit 2 ;;
-esac
+if [[ ! $rate =~ ^([0-9]+)([gmk])bit$ ]]; then
+  echo "network.sh: a rate is 1gbit, 200mbit or 64kbit" >&2
+  exit 2
+fi
+declare -A unit=([g]=1000000000 [m]=1000000 [k]=1000)
+bytes_per_second=$(( BASH_REMATCH[1] * unit[${BASH_REMATCH[2]}] / 8 ))
 if (( EUID != 0 )); then
   echo "network.sh: makes network namespaces, which needs root" >&2
   exit 77
@@ -36,7 +36,7 @@ trap clean_up EXIT
 
 # The bucket holds what goes out between two ticks of the kernel's clock (4 ms), and some more: a
 # smaller one keeps the link below its rate.
-burst=$(( ${rate//[!0-9]/} * unit / 8 * 6 / 1000 + 16384 ))
+burst=$(( bytes_per_second * 6 / 1000 + 16384 ))
 limit() { tc -n "$1" qdisc add dev "$2" root tbf rate "$rate" burst "$burst" latency 50ms; }
 
 ip netns add "$tag-switch"

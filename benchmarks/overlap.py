@@ -82,11 +82,12 @@ def main():
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--seq", type=int, default=256)
     parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--settings", help="numbers of rows to measure, from 0, with commas; all")
+    parser.add_argument("--settings",
+                        help="rows to measure beside the first, with commas: 1 is the second; all")
     arguments = parser.parse_args()
     names = list(SETTINGS)
     if arguments.settings:
-        names = [names[int(n)] for n in arguments.settings.split(",")]
+        names = [names[n] for n in sorted({0, *map(int, arguments.settings.split(","))})]
     times = {name: [] for name in ["free", *names]}
     with tempfile.TemporaryDirectory() as folder:
         write_data(f"{folder}/tokens", 8192, 200_000)

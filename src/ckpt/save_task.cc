@@ -48,7 +48,8 @@ std::int64_t bytes_wanted(const SaveAgreement& agreement, const CheckpointMeta& 
 }
 
 const char* doing(int stage) {
-  constexpr const char* kDoing[] = {"preparing", "writing", "committing",
+  constexpr const char* kDoing[] = {"preparing", "writing",
+                                    "committing, or removing older ones than,",
                                     "removing what is left of"};
   return kDoing[stage];
 }
@@ -187,6 +188,8 @@ void SaveTask::apply_retention() {
     remove_older(fs_, dir_, options_.retention);
   } catch (const Error& error) {
     retention_error_ = error;  // The checkpoint is there all the same.
+  } catch (const std::exception& error) {
+    retention_error_ = Error(ErrorKind::kInternal, error.what());
   }
 }
 

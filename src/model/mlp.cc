@@ -11,6 +11,12 @@ Mlp::Mlp(const ParallelContext& context, const ModelSpec& spec, const BlockLayer
       up_(context, layers.up),
       down_(context, layers.down) {}
 
+void Mlp::add_bias(const at::Tensor& up) const {
+  with_type(context_.compute, [&]<class T>(T) {
+    kernels::add_bias(elements<T>(up), up_.bias()->values(), up.size(0), up.size(1));
+  });
+}
+
 at::Tensor Mlp::activate(const at::Tensor& up) const {
   const std::int64_t rows = up.size(0), width = up.size(1) / (gated_ ? 2 : 1);
   const at::Tensor out = empty_tensor({rows, width}, context_.compute);
@@ -20,7 +26,6 @@ at::Tensor Mlp::activate(const at::Tensor& up) const {
       kernels::bias_gelu_forward(elements<T>(up), bias, rows, width, elements<T>(out));
       return;
     }
-    if (bias) kernels::add_bias(elements<T>(up), bias, rows, up.size(1));
     kernels::swiglu_forward(elements<T>(up), rows, width, elements<T>(out));
   });
   return out;
@@ -50,7 +55,10 @@ Async<at::Tensor> Mlp::forward(const at::Tensor& x, Saved& saved) const {
 }
 
 Async<void> Mlp::restore(const at::Tensor& x, Saved& saved) const {
-  if (!saved.up.defined()) saved.up = co_await up_.forward(x);
+  if (!saved.up.defined()) {
+    saved.up = co_await up_.forward(x);
+    if (gated_ && up_.bias()) add_bias(saved.up);
+  }
   if (!saved.activated.defined()) saved.activated = activate(saved.up);
 }
 

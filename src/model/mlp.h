@@ -12,7 +12,8 @@ class Mlp {
 
   /// What backward needs besides the input.
   struct Saved {
-    at::Tensor up;         ///< Before the activation: [rows, ffn] or [rows, 2·ffn] (gate | up).
+    /// Before the activation: [rows, ffn], without its bias, or [rows, 2·ffn] (gate | up), with it.
+    at::Tensor up;
     at::Tensor activated;  ///< [rows, ffn of this rank].
   };
 
@@ -28,6 +29,8 @@ class Mlp {
   const Linear4D& down() const { return down_; }
 
  private:
+  /// Of a gated MLP, in place; without a gate the activation's kernel adds it.
+  void add_bias(const at::Tensor& up) const;
   at::Tensor activate(const at::Tensor& up) const;
   at::Tensor activate_backward(const at::Tensor& d_activated, const at::Tensor& up);
 

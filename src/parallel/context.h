@@ -18,7 +18,8 @@ struct ParallelContext {
   bool trains = true;  ///< False: forward passes only, no gradients and moments are allocated.
   /// Null: nothing is overlapped, and matrices may be used in any order.
   OverlapScheduler* overlap = nullptr;
-  /// Type in which gradients travel over z and data; they are added in f32.
+  /// Type in which gradients of matrices travel over z, and large ones over data: rounded before
+  /// each sum, which adds in f32, and after it.
   DType gradients = DType::kF32;
 
   const Grid& shape() const { return grid.grid(); }

@@ -15,8 +15,7 @@ void GradientSync::passed(const ParameterUnit& unit) {
 void GradientSync::finish() {
   scheduler_.finish_scatters();
   start_ready(scheduler_.options().data_reduce ? Lane::kReduce : Lane::kCaller);
-  for (Sum& sum : sums_) finish(sum);
-  sums_.clear();
+  while (!sums_.empty()) finish_first();
 }
 
 void GradientSync::start_ready(Lane lane) {
@@ -59,6 +58,7 @@ void GradientSync::start(std::span<Parameter* const> parameters, Lane lane) {
   }
   sum.in_flight = InFlight(std::move(tensors), std::move(works));
   sums_.push_back(std::move(sum));
+  while (sums_.size() > kUnitsInFlight) finish_first();
 }
 
 void GradientSync::start_sum(const Parameter& p, Lane lane, Sum& sum,
@@ -78,7 +78,9 @@ void GradientSync::start_sum(const Parameter& p, Lane lane, Sum& sum,
   tensors.insert(tensors.end(), {in, out});
 }
 
-void GradientSync::finish(Sum& sum) {
+void GradientSync::finish_first() {
+  Sum sum = std::move(sums_.front());
+  sums_.pop_front();
   sum.in_flight.wait();
   for (const auto& [from, to] : sum.rounded) to.copy_(from);
   if (sum.bucket.empty()) return;

@@ -33,6 +33,9 @@ class GradientSync {
   void finish();
 
  private:
+  /// Units whose sums are on their way at a time: bounds the memory of what is packed or rounded.
+  static constexpr std::size_t kUnitsInFlight = 4;
+
   struct Passed {
     const ParameterUnit* unit;
     std::int64_t scatters;  ///< The scheduler's count when it was passed.
@@ -49,12 +52,12 @@ class GradientSync {
   /// Of a large one.
   void start_sum(const Parameter& p, Lane lane, Sum& sum, std::vector<at::Tensor>& tensors,
                  std::vector<Work>& works);
-  void finish(Sum& sum);
+  void finish_first();
 
   const ParallelContext& context_;
   OverlapScheduler& scheduler_;
   std::deque<Passed> passed_;
-  std::vector<Sum> sums_;
+  std::deque<Sum> sums_;
 };
 
 }  // namespace fourfold

@@ -86,7 +86,7 @@ void OverlapScheduler::scatter(WeightBlock& weights) {
   scatters_.push_back(weights.start_scatter(open->second.target, lane));
   open_.erase(open);
   ++scatters_started_;
-  while (scatters_.size() > most) {
+  while (!scatters_.empty() && (scatters_.size() > most || !scatters_.front().travels())) {
     scatters_.front().finish();
     scatters_.pop_front();
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "parallel/weight_spread.h"
+#include "policy/overlap_plan.h"
 
 namespace fourfold {
 
@@ -74,8 +75,6 @@ class OverlapScheduler {
   void settle();
 
  private:
-  /// Gradients on their way at a time: each holds a whole block in f32.
-  static constexpr std::size_t kScattersInFlight = 4;
   /// That a slice does between two collectives of activations, at most.
   static constexpr std::size_t kGathersInATurn = 2;
 

@@ -12,10 +12,6 @@ at::Tensor product_forward(const at::Tensor& x, const at::Tensor& w) {
   return at::_ops::mm::call(x, w.t());
 }
 
-void product_forward(const at::Tensor& x, const at::Tensor& w, at::Tensor out) {
-  at::_ops::mm_out::call(x, w.t(), out);
-}
-
 at::Tensor product_input_gradient(const at::Tensor& dy, const at::Tensor& w) {
   return at::_ops::mm::call(dy, w);
 }

@@ -9,8 +9,6 @@ namespace fourfold {
 
 /// Forward: x [m, k] · wᵀ → [m, n].
 at::Tensor product_forward(const at::Tensor& x, const at::Tensor& w);
-/// The same into `out`, which is dense.
-void product_forward(const at::Tensor& x, const at::Tensor& w, at::Tensor out);
 
 /// Gradient of the input: dy [m, n] · w → [m, k].
 at::Tensor product_input_gradient(const at::Tensor& dy, const at::Tensor& w);

@@ -52,6 +52,8 @@ class WeightBlock : public ParameterGroup {
           part_(std::move(part)),
           in_flight_(std::move(in_flight)) {}
     void finish();
+    /// False where nothing is summed: Gz = 1.
+    bool travels() const { return part_.defined(); }
 
    private:
     at::Tensor gradients_;

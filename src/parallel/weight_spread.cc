@@ -42,7 +42,7 @@ WeightSpread::WeightSpread(const ParallelContext& context, const ParameterUnit& 
 
 void WeightSpread::finish() {
   in_flight_.wait();
-  // This rank's rows may have changed again: a load does not wait for weights that nobody used.
+  // This rank's own rows are not touched: they are what was sent, or newer.
   if (!bucket_.empty()) bucket_.unpack_others(packed_, &Parameter::weight);
   unit_->refresh_vectors();
 }

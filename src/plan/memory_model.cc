@@ -5,14 +5,13 @@
 
 #include "policy/head_layout.h"
 #include "policy/model_layers.h"
+#include "policy/overlap_plan.h"
 #include "policy/recompute.h"
 
 namespace fourfold {
 namespace {
 
 constexpr std::int64_t kF32 = 4;
-/// OverlapScheduler's limit.
-constexpr std::size_t kScattersInFlight = 4;
 
 /// The block of a matrix, or of several side by side: what a product takes.
 struct Block {
@@ -36,6 +35,7 @@ class MemoryModel {
     MemoryParts state;
     add_state(state);
     state.activations = activations();
+    state.gathered = cached();
     MemoryPrediction prediction{state, state};
     add_head(prediction.head);
     add_backward(prediction.backward);
@@ -103,6 +103,23 @@ class MemoryModel {
     return bytes;
   }
 
+  /// Gathered matrices that stay: of the embedding and the first blocks.
+  std::int64_t cached() const {
+    const auto blocks = static_cast<std::size_t>(run_.overlap.cache_layers);
+    if (!gathers() || blocks == 0) return 0;
+    std::int64_t elements = block_of({token_table_spec(layers_.embedding)}).elements();
+    if (!layers_.embedding.position_name.empty()) {
+      elements += block_of({position_table_spec(layers_.embedding)}).elements();
+    }
+    for (std::size_t i = 0; i < std::min(blocks, layers_.blocks.size()); ++i) {
+      const BlockLayers& b = layers_.blocks[i];
+      for (const LinearSpec* linear : {&b.qkv, &b.projection, &b.up, &b.down}) {
+        elements += block_of(*linear).elements();
+      }
+    }
+    return elements * compute_;
+  }
+
   /// A product of bf16 gives dW in bf16, which is then added to what is f32.
   std::int64_t rounded_gradient(const Block& block) const {
     return compute_ == kF32 ? 0 : block.elements() * compute_;
@@ -116,7 +133,8 @@ class MemoryModel {
     const std::int64_t whole = run_.model.hidden;
     const std::int64_t rows = rows_ / slices_;
     if (gathers()) {
-      parts.gathered += head.elements() * compute_;
+      const bool is_cached = !layers_.head && run_.overlap.cache_layers > 0;
+      if (!is_cached) parts.gathered += head.elements() * compute_;
       parts.scattering += head.elements() * kF32;
     }
     if (spread && !layers_.head) {  // Tied: the exchanged weight and its gradient.
@@ -155,7 +173,9 @@ class MemoryModel {
                                       block_of(block.qkv)};
     const std::size_t ahead =
         run_.overlap.all_gather ? static_cast<std::size_t>(run_.overlap.prefetch_depth) : 0;
-    for (std::size_t i = 0; i <= std::min(ahead, order.size() - 1); ++i) {
+    const bool is_cached =
+        static_cast<std::size_t>(run_.overlap.cache_layers) >= layers_.blocks.size();
+    for (std::size_t i = 0; i <= std::min(ahead, order.size() - 1) && !is_cached; ++i) {
       parts.gathered += order[i].elements() * compute_;
     }
     const ParameterSpec table = token_table_spec(layers_.embedding);

@@ -13,7 +13,7 @@ struct MemoryParts {
   std::int64_t gradients = 0;  ///< Stored, f32.
   std::int64_t masters = 0;    ///< f32; in fp32 runs the weights are the masters.
   std::int64_t moments = 0;
-  std::int64_t gathered = 0;     ///< Weights gathered over z, ahead of their use and for it.
+  std::int64_t gathered = 0;     ///< Weights gathered over z: for their use, ahead of it, cached.
   std::int64_t scattering = 0;   ///< Gradients of whole matrices on their way over z.
   std::int64_t activations = 0;  ///< Kept from forward to backward.
   std::int64_t working = 0;      ///< What a block's backward, or the head, holds besides.
@@ -30,7 +30,8 @@ struct MemoryPrediction {
 };
 
 /// Of the rank at `at`; uneven cuts make rank (0, 0, 0, 0) the fullest. What messages need in the
-/// communicator (a few MiB) and the tensors' headers are left out.
+/// communicator, what is packed for the data axis (a few MiB each) and the tensors' headers are
+/// left out.
 MemoryPrediction predict_memory(const RunSpec& run, Coords at = {});
 
 }  // namespace fourfold

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -7,6 +8,9 @@
 #include "policy/recompute.h"
 
 namespace fourfold {
+
+/// Gradients of matrices that are on their way over z at a time: each is a whole block in f32.
+inline constexpr std::size_t kScattersInFlight = 4;
 
 /// In which order one micro-batch uses the matrices that are stored over z, each by the name of its
 /// first parameter: what is gathered next is known long before it is needed.

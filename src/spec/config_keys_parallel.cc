@@ -44,7 +44,7 @@ std::vector<ConfigKey> comm_keys() {
       key("comm.check", FF_FIELD(comm.check),
           {.doc = "check on every operation that the ranks agree on what they do"}),
       key("comm.emulate", FF_FIELD(comm.emulate),
-          {.doc = "every operation takes as long as the network of machine.file would take: for "
+          {.doc = "every operation takes at least what the network of machine.file would take: for "
                   "developing and showing overlap, not for measuring"}),
       later_key("comm.order", std::string("fixed"),
                 "order of sums; fixed: ascending rank, the same bits on every backend"),
@@ -72,13 +72,16 @@ std::vector<ConfigKey> overlap_keys() {
       later_key("overlap.sequence_parallel", false, "residual stream cut over tokens"),
       later_key("overlap.attention_over_y", false, "heads over y too"),
       key("overlap.keep_collectives", FF_FIELD(overlap.keep_collectives),
-          {.doc = "recompute keeps what collectives gave, and does not communicate again"}),
+          {.doc =
+               "recompute keeps what sums over ranks gave: no activation is communicated again"}),
       key("overlap.cache_layers", FF_FIELD(overlap.cache_layers),
           {.doc = "blocks, from the first, whose gathered weights, and the embedding's, stay until "
                   "the next update",
            .min = 0}),
       key("overlap.grad_dtype", FF_FIELD(overlap.grad_dtype),
-          {.doc = "type in which gradients travel over z and data; they are added in fp32"}),
+          {.doc =
+               "type in which gradients of matrices travel over z, and large ones over data; they "
+               "are added in fp32"}),
   };
 }
 

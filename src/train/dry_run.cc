@@ -9,8 +9,6 @@
 #include "spec/run_config.h"
 
 namespace fourfold {
-namespace {}  // namespace
-
 std::string describe_run(const RunSpec& run) {
   const GridShape& grid = run.parallel.grid;
   const std::int64_t parameters = count_parameters(run.model).total();

@@ -64,12 +64,13 @@ CommOptions comm_options(const RunSpec& run) {
   CommOptions options;
   options.timeout_seconds = run.comm.timeout_seconds;
   options.check = run.comm.check ? CommCheck::kOn : CommCheck::kOff;
-  if (!run.comm.emulate) return options;
   if (run.machine_file.empty()) {
+    if (!run.comm.emulate) return options;
     throw Error(ErrorKind::kUsage, "comm.emulate is set, but machine.file is not given",
                 "configs/machines/ has examples");
   }
   const MachineSpec machine = load_machine(run.machine_file).value();
+  if (!run.comm.emulate) return options;
   auto link = [](const MachineSpec::Link& l) {
     return EmulatedNetwork::Link{l.bandwidth, l.latency};
   };

@@ -31,7 +31,7 @@ Launch choose_launch(RunSpec& run, int requested);
 void run_ranks(const Launch& launch, const CommOptions& options,
                const std::function<void(Communicator&)>& rank_main);
 
-/// Reads machine.file where the network is emulated. Throws Error of kind kUsage.
+/// Reads machine.file where it is given. Throws Error of kind kUsage.
 CommOptions comm_options(const RunSpec& run);
 
 }  // namespace fourfold

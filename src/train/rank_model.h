@@ -57,7 +57,8 @@ class RankModel {
 
   /// The state of this rank for checkpoints, as views. Another rank's weights are no part of it.
   std::vector<StateTensor> state();
-  /// After a load wrote through `state`, this rank's state(): checks or makes the bf16 weights,
+  /// After a load wrote through `state`, this rank's state() (which settle() must come before, once
+  /// the model has trained): checks or makes the bf16 weights,
   /// spreads them, restores the counter. Throws Error of kind kData where a weight is not the
   /// rounded master.
   void restored(std::span<const StateTensor> state, std::int64_t updates);

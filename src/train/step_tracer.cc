@@ -37,7 +37,11 @@ void StepTracer::end(std::int64_t step, const Log& log) {
   if (step < first_ || step >= end_) return;
   world_.timeline().add({std::string(kMainTrack), fmt::format("step {}", step + 1),
                          TimelineSpan::Kind::kStep, step_began_, SteadyClock().seconds()});
-  if (step + 1 < end_) return;
+  if (step + 1 == end_) finish(log);
+}
+
+void StepTracer::finish(const Log& log) {
+  if (!world_.timeline().on()) return;
   const auto spans = world_.timeline().stop();
   const auto failed = run_together(world_, [&] {
     write_chrome_trace(trace_path(run_dir_, world_.rank()), world_.rank(), zero_, spans);

@@ -23,8 +23,11 @@ class StepTracer {
 
   /// To be called at the beginning of the step. Collective.
   void begin(std::int64_t step);
-  /// To be called at its end. A file that cannot be written is a warning. Collective.
+  /// To be called at its end. Collective.
   void end(std::int64_t step, const Log& log);
+  /// Writes what there is, before the last of the steps where training ends early. A file that
+  /// cannot be written is a warning. Collective.
+  void finish(const Log& log);
 
  private:
   std::string run_dir_;

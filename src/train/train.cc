@@ -101,6 +101,7 @@ int train_command(const TrainOptions& options) {
   RunSpec run = load_run(options.file, options.overrides).value();
   if (!options.run_dir.empty()) run.dir = options.run_dir;
   const Launch launch = choose_launch(run, options.ranks);
+  const CommOptions comm = comm_options(run);
   if (options.dry_run) {
     if (launch.speaks) fmt::print("{}", describe_run(run));
     return 0;
@@ -110,7 +111,7 @@ int train_command(const TrainOptions& options) {
   const TrainerShared shared{run,   data.train, data.valid.get(),   signals,
                              clock, started,    options.trace_steps};
   std::atomic<int> code{0};
-  run_ranks(launch, comm_options(run), [&](Communicator& world) {
+  run_ranks(launch, comm, [&](Communicator& world) {
     try {
       const int mine = train_rank(options, launch, data, shared, world);
       if (world.rank() == 0 || launch.mpi) code = mine;

@@ -253,7 +253,9 @@ int Trainer::train_to_the_end() {
     if (last || due(run_.checkpoint.save_interval)) save();
     tracer.end(step, log());
     const Stop stop = agreed_stop();
-    if (stop != Stop::kNone && !last) return stop_early(stop);
+    if (stop == Stop::kNone || last) continue;
+    tracer.finish(log());
+    return stop_early(stop);
   }
   finish_checkpoints();
   return 0;

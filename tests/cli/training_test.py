@@ -149,6 +149,13 @@ class Training(Case):
         self.assertIn("Rank 0, step 5", report)
         self.assertIn("hidden communication", report)
 
+    def test_a_timeline_that_ends_early_is_kept(self):
+        done = self.run_program("train", self.write_run(steps=1000000, save=0), "--trace",
+                                "1000000", "--set", "train.time_budget_seconds=2")
+        self.assertEqual(SAVED, done.returncode, done.stderr)
+        events = json.loads((self.folder / "runs/run/traces/rank-00000.json").read_text())
+        self.assertGreater(sum(e.get("cat") == "step" for e in events["traceEvents"]), 1)
+
     def test_a_timeline_of_more_steps_than_there_are(self):
         self.succeed("train", self.write_run(steps=2, save=0), "--trace", "9")
         events = json.loads((self.folder / "runs/run/traces/rank-00001.json").read_text())

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/communicator.h"
+#include "comm/thread_world.h"
 #include "device/caching_allocator.h"
 #include "device/intra_op_threads.h"
 #include "tests/train/test_models.h"
@@ -90,6 +91,34 @@ TEST_F(Memory, PeakIsPredicted) {
     }
     for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
       check(family, Precision::kBf16, recompute, 2);
+    }
+  }
+}
+
+/// Two ranks hold the same and go in step, so each holds half of what the process does.
+TEST_F(Memory, PeakOverZIsPredicted) {
+  for (const int cached : {0, 2}) {
+    for (const int depth : {1, 3}) {
+      RunSpec run = testing::run_of(middle("llama"), 4);
+      run.parallel.grid = GridShape(1, 1, 2, 1);
+      run.train.micro_batch = 2;
+      run.overlap.cache_layers = cached;
+      run.overlap.prefetch_depth = depth;
+      SCOPED_TRACE(::testing::Message() << cached << " layers cached, depth " << depth);
+      std::int64_t peak = 0;
+      const std::int64_t before = allocator_stats().in_use;
+      run_thread_ranks(2, {}, [&](Communicator& world) {
+        set_intra_op_threads(1);
+        RankModel model(run, world);
+        model.train_step(0, 0, fill);
+        world.barrier().wait_host();
+        if (world.rank() == 0) reset_allocator_peak();
+        world.barrier().wait_host();
+        model.train_step(1, run.train.global_batch, fill);
+        world.barrier().wait_host();
+        if (world.rank() == 0) peak = allocator_stats().peak_in_use - before;
+      });
+      expect_within(predict_memory(run).peak().total(), peak / 2, 0.05, "peak");
     }
   }
 }
