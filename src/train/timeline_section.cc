@@ -35,7 +35,8 @@ ReportTimeline picture_of(std::vector<TimelineSpan> spans, const TimelineSpan& s
   picture.end = step.end;
   picture.kinds = {"computation", "exposed communication", "hidden communication", "checkpoint"};
   std::map<std::string, std::vector<ReportTimeline::Span>> tracks;
-  tracks[std::string(kMainTrack)];
+  // What the main thread does not say anything about is computation, too.
+  tracks[std::string(kMainTrack)].push_back({step.begin, step.end, kComputes, "other computation"});
   for (const TimelineSpan& span : spans) {
     if (span.kind == Kind::kStep || span.end < step.begin || span.begin > step.end) continue;
     std::string label = fmt::format("{}: {:.3f} ms", span.name, (span.end - span.begin) * 1e3);
@@ -49,8 +50,14 @@ ReportTimeline picture_of(std::vector<TimelineSpan> spans, const TimelineSpan& s
   return picture;
 }
 
+constexpr const char* kNoBreak = "\u00a0";
+
+std::string milliseconds(double seconds) {
+  return fmt::format("{:.1f}{}ms", seconds * 1e3, kNoBreak);
+}
+
 std::string share(double seconds, double step) {
-  return fmt::format("{:.1f} ms ({:.1f} %)", seconds * 1e3, 100 * seconds / step);
+  return fmt::format("{} ({:.1f}{}%)", milliseconds(seconds), 100 * seconds / step, kNoBreak);
 }
 
 }  // namespace
@@ -61,17 +68,12 @@ std::optional<ReportSection> timeline_section(const std::string& run_dir) {
   const auto spans = read_chrome_trace(path).value();
   ReportTable table;
   table.title = "Where the time went";
-  table.header = {"step",
-                  "time",
-                  "computation",
-                  "exposed communication",
-                  "hidden communication",
-                  "held by checkpoints"};
+  table.header = {"step", "time", "computation", "exposed", "hidden", "checkpoints"};
   const TimelineSpan* last = nullptr;
   for (const TimelineSpan& span : spans) {
     if (span.kind != Kind::kStep) continue;
     const StepShares s = step_shares(spans, span);
-    table.rows.push_back({span.name, fmt::format("{:.1f} ms", s.step * 1e3),
+    table.rows.push_back({span.name.substr(span.name.find(' ') + 1), milliseconds(s.step),
                           share(s.compute, s.step), share(s.exposed, s.step),
                           share(s.hidden, s.step), share(s.checkpoint, s.step)});
     last = &span;
@@ -81,6 +83,7 @@ std::optional<ReportSection> timeline_section(const std::string& run_dir) {
   section.title = "Timeline";
   section.note =
       "Hidden communication runs in a lane while the main thread computes; the rest is exposed. "
+      "Checkpoints: what they hold up the main thread. "
       "traces/ has all ranks, for chrome://tracing or ui.perfetto.dev.";
   section.items.push_back(picture_of(spans, *last));
   section.items.push_back(std::move(table));
