@@ -39,6 +39,7 @@ class Linear4D {
   /// Gradient of the input, reduced; adds the weights' gradients. `input` as given to forward.
   Async<at::Tensor> backward(const at::Tensor& input, const at::Tensor& d_output);
 
+  Orientation orientation() const { return orientation_; }
   WeightBlock& weights() { return weights_; }
   /// Null where the layer has none.
   VectorBlock* bias() { return bias_.get(); }

@@ -31,7 +31,8 @@ class Install(Case):
         self.call("cmake", "-S", ROOT / "docs" / "examples", "-B", examples, "-G", "Ninja",
                   f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Release")
         self.call("cmake", "--build", examples)
-        self.assertRegex(self.call(examples / "four_ranks"), r"four ranks: \d+\.\d+")
+        for example in ("four_ranks", "own_module"):
+            self.assertRegex(self.call(examples / example), r"four ranks: \d+\.\d+")
 
 
 if __name__ == "__main__":
