@@ -7,6 +7,16 @@
 #include "device/tensors.h"
 
 namespace fourfold {
+namespace {
+
+void copy_in(char* packed, const char* stored, std::size_t bytes) {
+  std::memcpy(packed, stored, bytes);
+}
+void copy_out(const char* packed, char* stored, std::size_t bytes) {
+  std::memcpy(stored, packed, bytes);
+}
+
+}  // namespace
 
 std::vector<std::int64_t> counts_over_data(const ParallelContext& context, const Parameter& p) {
   return split_counts(p.stored.dims[0].size(), context.size(Axis::kData), p.weight.size(1));
@@ -49,34 +59,29 @@ at::Tensor Bucket::room_of_mine(DType dtype) const {
 
 at::Tensor Bucket::pack(at::Tensor Parameter::* member) const {
   at::Tensor packed = room(tensor_dtype(parameters_.front()->*member));
-  each_piece(packed, member, 0, ranks_,
-             [](char* to, const char* from, std::size_t bytes) { std::memcpy(to, from, bytes); });
+  each_piece(packed, member, 0, ranks_, copy_in);
   return packed;
 }
 
 at::Tensor Bucket::pack_mine(at::Tensor Parameter::* member) const {
   at::Tensor packed = room_of_mine(tensor_dtype(parameters_.front()->*member));
-  each_piece(packed, member, rank_, rank_ + 1,
-             [](char* to, const char* from, std::size_t bytes) { std::memcpy(to, from, bytes); });
+  each_piece(packed, member, rank_, rank_ + 1, copy_in);
   return packed;
 }
 
 void Bucket::unpack(const at::Tensor& packed, at::Tensor Parameter::* member) const {
-  each_piece(packed, member, 0, ranks_,
-             [](const char* from, char* to, std::size_t bytes) { std::memcpy(to, from, bytes); });
+  each_piece(packed, member, 0, ranks_, copy_out);
 }
 
 void Bucket::unpack_mine(const at::Tensor& packed, at::Tensor Parameter::* member) const {
-  each_piece(packed, member, rank_, rank_ + 1,
-             [](const char* from, char* to, std::size_t bytes) { std::memcpy(to, from, bytes); });
+  each_piece(packed, member, rank_, rank_ + 1, copy_out);
 }
 
 void Bucket::unpack_others(const at::Tensor& packed, at::Tensor Parameter::* member) const {
   const auto before = std::accumulate(counts_.begin(), counts_.begin() + rank_, std::int64_t{0});
   const auto up_to = before + counts_[static_cast<std::size_t>(rank_)];
-  auto copy = [](const char* from, char* to, std::size_t bytes) { std::memcpy(to, from, bytes); };
-  each_piece(packed, member, 0, rank_, copy);
-  each_piece(packed.narrow(0, up_to, packed.numel() - up_to), member, rank_ + 1, ranks_, copy);
+  each_piece(packed, member, 0, rank_, copy_out);
+  each_piece(packed.narrow(0, up_to, packed.numel() - up_to), member, rank_ + 1, ranks_, copy_out);
 }
 
 }  // namespace fourfold

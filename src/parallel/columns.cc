@@ -35,13 +35,13 @@ at::Tensor blocks_of_columns(const at::Tensor& whole, int parts) {
 }  // namespace
 
 at::Tensor gather_columns(const ParallelContext& context, const at::Tensor& part,
-                          std::int64_t width) {
-  Communicator& y = context.grid.group({Axis::kY});
+                          std::int64_t width, Axis axis) {
+  Communicator& group = context.grid.group({axis});
   const std::int64_t rows = part.size(0);
   const at::Tensor blocks = empty_tensor({rows * width}, tensor_dtype(part));
-  y.all_gather(buffer_of(part), buffer_of(blocks), split_counts(width, y.size(), rows))
+  group.all_gather(buffer_of(part), buffer_of(blocks), split_counts(width, group.size(), rows))
       .wait_stream();
-  return columns_of_blocks(blocks, rows, width, y.size());
+  return columns_of_blocks(blocks, rows, width, group.size());
 }
 
 at::Tensor scatter_columns(const ParallelContext& context, const at::Tensor& whole) {

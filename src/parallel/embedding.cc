@@ -35,9 +35,8 @@ Async<at::Tensor> Embedding4D::forward(const at::Tensor& tokens, std::int64_t se
     kernels::embedding_forward(elements<std::int64_t>(tokens), elements<T>(table), vocab_begin,
                                table_.rows(), rows, cols, elements<T>(out));
   });
-  const Lane lane = context_.overlap ? context_.overlap->forward_lane() : Lane::kCaller;
   Communicator& shards = context_.grid.group({Axis::kX});
-  co_await finished(shards.all_reduce(buffer_of(out), ReduceOp::kSum, lane));
+  co_await finished(shards.all_reduce(buffer_of(out), ReduceOp::kSum, forward_lane(context_)));
   if (positions_) {
     const at::Tensor position_table = positions_->gather();
     with_type(context_.compute, [&]<class T>(T) {

@@ -22,8 +22,8 @@ Async<at::Tensor> Linear4D::forward(const at::Tensor& input) const {
     output = product_forward(input, weight);
   }
   Communicator& contraction = context_.grid.group({input_axis(orientation_)});
-  const Lane lane = context_.overlap ? context_.overlap->forward_lane() : Lane::kCaller;
-  co_await finished(contraction.all_reduce(buffer_of(output), ReduceOp::kSum, lane));
+  co_await finished(
+      contraction.all_reduce(buffer_of(output), ReduceOp::kSum, forward_lane(context_)));
   co_return output;
 }
 

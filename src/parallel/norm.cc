@@ -8,11 +8,6 @@
 namespace fourfold {
 namespace {
 
-/// The statistics are needed at once: a lane serves them only where another slice computes.
-Lane lane(const ParallelContext& context) {
-  return context.overlap ? context.overlap->forward_lane() : Lane::kCaller;
-}
-
 const float* floats_or_null(const at::Tensor& t) {
   return t.defined() ? elements<float>(t) : nullptr;
 }
@@ -32,7 +27,8 @@ Async<void> Norm4D::reduce_statistics(const at::Tensor& x, Statistics& statistic
   if (!spec_.centred) {
     with_type(context_.compute,
               [&]<class T>(T) { kernels::rms_sum_squares(elements<T>(x), rows, cols, rstd); });
-    co_await finished(y.all_reduce(buffer_of(statistics.rstd), ReduceOp::kSum, lane(context_)));
+    co_await finished(
+        y.all_reduce(buffer_of(statistics.rstd), ReduceOp::kSum, forward_lane(context_)));
     kernels::rstd_from_sum(rstd, rows, spec_.width, spec_.eps, rstd);
     co_return;
   }
@@ -44,7 +40,7 @@ Async<void> Norm4D::reduce_statistics(const at::Tensor& x, Statistics& statistic
   });
   const std::vector<std::int64_t> equal(y.size(), 2 * rows);
   co_await finished(y.all_gather(ConstBuffer(mine, 2 * rows, DType::kF32), buffer_of(moments),
-                                 equal, lane(context_)));
+                                 equal, forward_lane(context_)));
   const std::vector<std::int64_t> widths = split_counts(spec_.width, y.size());
   const float* first = elements<float>(moments);
   kernels::merge_mean_m2(first, first + rows, widths.data(), y.size(), 2 * rows, rows,
@@ -102,7 +98,7 @@ Async<at::Tensor> Norm4D::backward(const at::Tensor& dy, const at::Tensor& x,
                                   elements<float>(sums), elements<float>(sums) + rows);
     });
     Communicator& parts = context_.grid.group({Axis::kY});
-    co_await finished(parts.all_reduce(buffer_of(sums), ReduceOp::kSum, lane(context_)));
+    co_await finished(parts.all_reduce(buffer_of(sums), ReduceOp::kSum, forward_lane(context_)));
   }
   with_type(context_.compute, [&]<class T>(T) {
     const T* bypass = residual.defined() ? elements<T>(residual) : nullptr;

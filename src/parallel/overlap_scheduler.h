@@ -106,4 +106,9 @@ class OverlapScheduler {
   std::deque<std::pair<const ParameterUnit*, WeightSpread>> spreads_;  ///< Under way, in order.
 };
 
+/// The same where there may be no scheduler.
+inline Lane forward_lane(const ParallelContext& context) {
+  return context.overlap ? context.overlap->forward_lane() : Lane::kCaller;
+}
+
 }  // namespace fourfold

@@ -5,6 +5,7 @@
 #include "comm/tensor_buffer.h"
 #include "device/tensors.h"
 #include "layout/region.h"
+#include "parallel/columns.h"
 
 namespace fourfold {
 namespace {
@@ -42,22 +43,9 @@ at::Tensor to_grid(const ParallelContext& context, const at::Tensor& mine,
 
 at::Tensor from_grid(const ParallelContext& context, const at::Tensor& part,
                      const std::vector<std::int64_t>& rows, Axis features, std::int64_t width) {
-  Communicator& axis = context.grid.group({features});
   const int rank = sharers(context).rank();
   const std::int64_t first = sum(rows, rank), mine = rows[static_cast<std::size_t>(rank)];
-  const at::Tensor whole = empty_tensor({part.size(0), width}, tensor_dtype(part));
-  // Each rank of the axis sends its columns of all rows: ranks that have other rows want them.
-  const at::Tensor blocks = empty_tensor({part.size(0) * width}, tensor_dtype(part));
-  axis.all_gather(buffer_of(part), buffer_of(blocks),
-                  split_counts(width, axis.size(), part.size(0)))
-      .wait_stream();
-  for (int r = 0; r < axis.size(); ++r) {
-    const Range columns = split_range(width, axis.size(), r);
-    whole.narrow(1, columns.begin, columns.size())
-        .copy_(blocks.narrow(0, part.size(0) * columns.begin, part.size(0) * columns.size())
-                   .view({part.size(0), columns.size()}));
-  }
-  return rows_of(whole, first, first + mine).contiguous();
+  return rows_of(gather_columns(context, part, width, features), first, first + mine).contiguous();
 }
 
 }  // namespace fourfold
