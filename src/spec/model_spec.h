@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string>
 
+#include "spec/moe_spec.h"
+
 namespace fourfold {
 
 enum class Norm { kLayerNorm, kRmsNorm };
@@ -31,6 +33,7 @@ struct ModelSpec {
   Position position = Position::kLearned;
   double rope_theta = 10000;
   double init_std = 0.02;  ///< Residual projections: divided by sqrt(2·layers).
+  MoeSpec moe;
 
   std::int64_t query_width() const { return heads * head_dim; }
   std::int64_t kv_width() const { return kv_heads * head_dim; }

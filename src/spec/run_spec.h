@@ -15,9 +15,17 @@ enum class Recompute { kNone, kAttention, kMlp, kFull };
 enum class ScheduleKind { kConstant, kLinear, kCosine, kWsd, kInverseSqrt };
 enum class NonFinite { kStop, kSkip };
 
+/// Which expert rank holds which experts (layout/expert_map.h).
+enum class ExpertPlacement { kContiguous, kInterleaved };
+
 struct ParallelSpec {
   GridShape grid;
   std::string order = "yxzd";
+  int expert = 1;  ///< Ranks over experts, inside z·data.
+  ExpertPlacement expert_placement = ExpertPlacement::kContiguous;
+  bool drop_duplicates =
+      true;               ///< Each x rank sends its part of the tokens to their experts (DTD).
+  int expert_chunks = 1;  ///< Parts in which a rank's experts take their tokens.
 };
 
 struct CommSpec {
