@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "layout/expert_map.h"
 #include "layout/grid.h"
 #include "spec/model_spec.h"
 
@@ -14,9 +15,6 @@ enum class Precision { kFp32, kBf16 };
 enum class Recompute { kNone, kAttention, kMlp, kFull };
 enum class ScheduleKind { kConstant, kLinear, kCosine, kWsd, kInverseSqrt };
 enum class NonFinite { kStop, kSkip };
-
-/// Which expert rank holds which experts (layout/expert_map.h).
-enum class ExpertPlacement { kContiguous, kInterleaved };
 
 struct ParallelSpec {
   GridShape grid;
