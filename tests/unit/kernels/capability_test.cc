@@ -69,14 +69,24 @@ TYPED_TEST(CapabilityTest, RowKernelsAgree) {
       return out;
     });
     expect_agreement(kSlack, "gelu", [&](Tables t) {
-      t.activation.template get<T>().bias_gelu_backward(dy.data(), x.data(), gain.data(), rows,
-                                                        cols, out.data(), nullptr);
+      t.activation.template get<T>().bias_gelu_backward(
+          dy.data(), x.data(), gain.data(), rows, cols, out.data(), nullptr, nullptr, nullptr);
       return out;
     });
     expect_agreement(kSlack, "swiglu", [&](Tables t) {
       std::vector<T> half(x.size() / 2 + 1);
-      t.activation.template get<T>().swiglu_forward(x.data(), 1, rows * cols / 2, half.data());
+      t.activation.template get<T>().swiglu_forward(x.data(), 1, rows * cols / 2, half.data(),
+                                                    nullptr);
       return half;
+    });
+    expect_agreement(kSlack, "scaled swiglu", [&](Tables t) {
+      std::vector<T> din(x.size() * 2);
+      std::vector<float> dscale(rows);
+      const auto in = random_values<T>(2 * rows * cols, 4);
+      t.activation.template get<T>().swiglu_backward(dy.data(), in.data(), rows, cols, din.data(),
+                                                     rstd.data(), dscale.data());
+      for (float d : dscale) din.push_back(T(d));
+      return din;
     });
     expect_agreement(kSlack, "cross entropy", [&](Tables t) {
       std::vector<T> logits = x;
