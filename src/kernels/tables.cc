@@ -27,6 +27,7 @@ namespace fourfold::kernels {
   void fill(OptimizerTable& table);             \
   void fill(ForBoth<ExactSumTable>& table);     \
   void fill(RandomTable& table);                \
+  void fill(ForBoth<RowsTable>& table);         \
   void fill(ForBoth<AttentionTable>& table);    \
   inline KernelTables build() {                 \
     KernelTables tables;                        \
@@ -39,6 +40,7 @@ namespace fourfold::kernels {
     fill(tables.optimizer);                     \
     fill(tables.exact_sum);                     \
     fill(tables.random);                        \
+    fill(tables.rows);                          \
     fill(tables.attention);                     \
     return tables;                              \
   }                                             \

@@ -15,6 +15,7 @@
 #include "kernels/exact_sum.h"
 #include "kernels/norm.h"
 #include "kernels/rotary.h"
+#include "kernels/rows.h"
 
 /// The vector kernels of one capability, as pointers. They are serial and work on the rows they are
 /// given; the public functions of kernels/*.h cut the work into rows for threads and call them.
@@ -87,6 +88,11 @@ struct RandomTable {
                         std::uint32_t tensor_id, float std);
 };
 
+template <class T>
+struct RowsTable {
+  decltype(&kernels::sum_rows<T>) sum_rows;
+};
+
 /// One (sample, kv head) of attention: pointers to its first row, strides of rows in elements.
 template <class T>
 struct HeadTask {
@@ -138,6 +144,7 @@ struct KernelTables {
   OptimizerTable optimizer;
   ForBoth<ExactSumTable> exact_sum;
   RandomTable random;
+  ForBoth<RowsTable> rows;
   ForBoth<AttentionTable> attention;
 };
 

@@ -106,6 +106,11 @@ TYPED_TEST(CapabilityTest, RowKernelsAgree) {
                                           spec);
       return out;
     });
+    expect_same_bits("sum of rows", [&](Tables t) {
+      const std::vector<std::int32_t> index{2, 0, 1, 1, -1, 0};
+      t.rows.template get<T>().sum_rows(x.data(), cols, index.data(), 2, 3, out.data());
+      return out;
+    });
     expect_same_bits("column sums", [&](Tables t) {
       std::vector<float> sums(cols, 1.0f);
       t.elementwise.template get<T>().column_sums(x.data(), rows, cols, sums.data());
