@@ -48,6 +48,26 @@ template <>
 struct EnumNames<Position> {
   static std::vector<std::string> get() { return {"learned", "rotary"}; }
 };
+template <>
+struct EnumNames<RouterScore> {
+  static std::vector<std::string> get() { return {"softmax", "sigmoid"}; }
+};
+template <>
+struct EnumNames<Balance> {
+  static std::vector<std::string> get() { return {"none", "aux_loss", "loss_free", "forced"}; }
+};
+template <>
+struct EnumNames<BalanceScope> {
+  static std::vector<std::string> get() { return {"sequence", "microstep", "step"}; }
+};
+template <>
+struct EnumNames<DropOrder> {
+  static std::vector<std::string> get() { return {"position", "score"}; }
+};
+template <>
+struct EnumNames<ExpertPlacement> {
+  static std::vector<std::string> get() { return {"contiguous", "interleaved"}; }
+};
 
 /// How a field of type T stands in a run file.
 template <class T>
@@ -122,7 +142,8 @@ inline ConfigKey later_key(std::string path, ConfigValue off, std::string_view d
 }
 
 /// The parts of config_keys().
-std::vector<ConfigKey> model_keys();
+std::vector<ConfigKey> model_keys();  ///< With those of moe_keys().
+std::vector<ConfigKey> moe_keys();
 std::vector<ConfigKey> parallel_keys();
 std::vector<ConfigKey> training_keys();
 std::vector<ConfigKey> keeping_keys();

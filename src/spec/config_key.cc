@@ -133,7 +133,9 @@ std::string_view table_purpose(std::string_view table) {
   static constexpr std::array<Row, 16> kPurposes{{
       {"run", "Where a run lives and what its random numbers start from."},
       {"model", "The transformer: a preset, a family with sizes, or a preset with changes."},
-      {"model.moe", "Mixture of experts."},
+      {"model.moe",
+       "Mixture of experts: experts in place of the blocks' MLPs, and a router that chooses among "
+       "them."},
       {"parallel", "The grid: x·y·z·data is the number of ranks."},
       {"comm", "How ranks talk."},
       {"overlap", "Communication behind computation."},

@@ -90,20 +90,6 @@ std::vector<ConfigKey> detail_keys() {
   };
 }
 
-std::vector<ConfigKey> moe_keys() {
-  const std::string none = "none";
-  return {
-      later_key("model.moe.experts", std::int64_t{0}, "experts of a layer"),
-      later_key("model.moe.top_k", std::int64_t{0}, "experts of a token"),
-      later_key("model.moe.every", std::int64_t{1}, "every n-th layer has experts"),
-      later_key("model.moe.first_dense", std::int64_t{0}, "layers at the start without experts"),
-      later_key("model.moe.shared_experts", std::int64_t{0}, "experts that every token takes"),
-      later_key("model.moe.capacity_factor", 0.0, "0: dropless"),
-      later_key("model.moe.balance", none, "how experts are kept evenly used"),
-      later_key("model.moe.balance_scope", none, "over what the balance is taken"),
-  };
-}
-
 }  // namespace
 
 std::vector<ConfigKey> model_keys() {

@@ -25,7 +25,23 @@ std::vector<ConfigKey> grid_keys() {
            .max = kMaxAxis}),
       key("parallel.data", FF_FIELD(parallel.grid.data),
           {.doc = "replicas", .unit = "ranks", .min = -1, .max = kMaxAxis}),
-      later_key("parallel.expert", std::int64_t{1}, "ranks over experts, inside z·data"),
+      key("parallel.expert", FF_FIELD(parallel.expert),
+          {.doc = "ranks over the experts of a layer, among those of z·data: a divisor of z, or a "
+                  "multiple of z that divides z·data",
+           .unit = "ranks",
+           .min = 1,
+           .max = kMaxAxis}),
+      key("parallel.expert_placement", FF_FIELD(parallel.expert_placement),
+          {.doc = "which experts a rank holds; contiguous: neighbours; interleaved: every "
+                  "expert-th one"}),
+      key("parallel.drop_duplicates", FF_FIELD(parallel.drop_duplicates),
+          {.doc =
+               "each of the x ranks, which hold the same tokens, sends its part of them to their "
+               "experts, in place of all"}),
+      key("parallel.expert_chunks", FF_FIELD(parallel.expert_chunks),
+          {.doc = "parts in which a rank's experts take their tokens: the exchange of one runs "
+                  "while another computes",
+           .min = 1}),
       key("parallel.order", FF_FIELD(parallel.order),
           {.doc = "axes in the order of neighbouring ranks, fastest first: a permutation of the "
                   "letters x, y, z, d"}),

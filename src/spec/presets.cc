@@ -110,6 +110,7 @@ void complete_model(ModelSpec& model) {
     const std::int64_t gated = (8 * model.hidden / 3 + kFfnMultiple - 1) / kFfnMultiple;
     model.ffn = model.gated() ? gated * kFfnMultiple : 4 * model.hidden;
   }
+  if (model.moe.experts > 0 && model.moe.ffn == 0) model.moe.ffn = model.ffn;
 }
 
 }  // namespace fourfold

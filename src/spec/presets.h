@@ -20,7 +20,8 @@ std::optional<ModelSpec> find_preset(std::string_view name);
 /// A model of family "gpt" or "llama" without sizes; none for another family.
 std::optional<ModelSpec> family_defaults(std::string_view family);
 
-/// Fills what follows from other values where it is 0: kv_heads, head_dim, ffn.
+/// Fills what follows from other values where it is 0: kv_heads, head_dim, ffn, and with experts
+/// moe.ffn.
 void complete_model(ModelSpec& model);
 
 }  // namespace fourfold

@@ -107,7 +107,14 @@ void forget_derived(ModelSpec& model, const GivenKeys& given) {
   const auto has = [&](const char* key) { return given.contains(key); };
   if (has("model.heads")) model.kv_heads = 0;
   if (has("model.heads") || has("model.hidden")) model.head_dim = 0;
-  if (has("model.hidden") || has("model.activation")) model.ffn = 0;
+  const bool wide = has("model.hidden") || has("model.activation");
+  if (wide || (has("model.ffn") && model.moe.ffn == model.ffn)) model.moe.ffn = 0;
+  if (wide) model.ffn = 0;
+  // A preset's experts are all that its other keys of [model.moe] are about.
+  const auto experts = given.find("model.moe.experts");
+  if (experts != given.end() && std::get<std::int64_t>(experts->second.value) == 0) {
+    model.moe = MoeSpec{};
+  }
 }
 
 void complete_train(TrainSpec& train, const ModelSpec& model) {

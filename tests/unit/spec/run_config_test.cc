@@ -149,9 +149,7 @@ TEST(RunConfig, SaysWhatWasExpected) {
 }
 
 TEST(RunConfig, RefusesWhatIsNotBuiltYet) {
-  const std::vector<std::string> sets{"model.moe.experts=8",
-                                      "parallel.expert=2",
-                                      "parallel.plan=auto",
+  const std::vector<std::string> sets{"parallel.plan=auto",
                                       "overlap.sequence_parallel=true",
                                       "memory.recompute=budget",
                                       "checkpoint.mode=pec",
@@ -164,7 +162,7 @@ TEST(RunConfig, RefusesWhatIsNotBuiltYet) {
   for (const std::string& set : sets) {
     EXPECT_THAT(refusal(kRun, {set}), HasSubstr("is not built yet | leave the key out")) << set;
   }
-  EXPECT_EQ(refusal(kRun, {"model.moe.experts=0", "overlap.keep_collectives=false",
+  EXPECT_EQ(refusal(kRun, {"parallel.plan=manual", "overlap.keep_collectives=false",
                            "checkpoint.pec.scope=[]", "overlap.grad_dtype=fp32"}),
             "accepted");
 }
@@ -207,6 +205,64 @@ TEST(RunConfig, PrintsItselfAndReadsItBack) {
   EXPECT_EQ(resolved_toml(again), text);
   EXPECT_EQ(again.model, run.model);
   EXPECT_EQ(again.data.train, "a\"b\\c");
+}
+
+TEST(RunConfig, ExpertsAreAsWideAsTheMlpUnlessGiven) {
+  EXPECT_EQ(parsed().model.moe, MoeSpec());
+  EXPECT_EQ(parsed({"model.moe.experts=8"}).model.moe.ffn, 256);
+  EXPECT_EQ(parsed({"model.moe.experts=8", "model.ffn=100"}).model.moe.ffn, 100);
+  EXPECT_EQ(parsed({"model.moe.experts=8", "model.moe.ffn=30"}).model.moe.ffn, 30);
+  EXPECT_EQ(parsed({"model.moe.experts=8", "model.moe.ffn=30"}).model.ffn, 256);
+}
+
+TEST(RunConfig, ExpertsAreReadBack) {
+  const RunSpec run = parsed({"run.dir=r",
+                              "model.moe.experts=6",
+                              "model.moe.top_k=3",
+                              "model.moe.ffn=40",
+                              "model.moe.first_dense=1",
+                              "model.moe.shared_experts=2",
+                              "model.moe.shared_gate=true",
+                              "model.moe.capacity_factor=1.25",
+                              "model.moe.drop_order=score",
+                              "model.moe.score=sigmoid",
+                              "model.moe.renormalise=false",
+                              "model.moe.balance=loss_free",
+                              "model.moe.aux_coef=0.02",
+                              "model.moe.z_coef=1e-3",
+                              "model.moe.bias_rate=0.01",
+                              "model.moe.jitter=0.1",
+                              "parallel.expert=2",
+                              "parallel.expert_placement=interleaved",
+                              "parallel.drop_duplicates=false",
+                              "parallel.expert_chunks=3"});
+  EXPECT_EQ(run.model.moe.drop_order, DropOrder::kScore);
+  EXPECT_EQ(run.model.moe.balance, Balance::kLossFree);
+  EXPECT_EQ(run.parallel.expert_placement, ExpertPlacement::kInterleaved);
+  const std::string text = resolved_toml(run);
+  EXPECT_THAT(text, HasSubstr("\n[model.moe]\nexperts = 6  # default: 0\n"));
+  const RunSpec again = parse_run(text, "config.toml").value();
+  EXPECT_EQ(again.model, run.model);
+  EXPECT_EQ(resolved_toml(again), text);
+}
+
+// A dense model's table says so, and nothing in it calls for attention.
+TEST(RunConfig, ADenseModelsExpertsAreTheDefaults) {
+  const std::string text = resolved_toml(parsed());
+  const std::size_t begin = text.find("[model.moe]\nexperts = 0\n");
+  ASSERT_NE(begin, std::string::npos);
+  const std::string table = text.substr(begin, text.find("\n\n", begin) - begin);
+  EXPECT_EQ(table.find('#'), std::string::npos) << table;
+}
+
+TEST(RunConfig, RefusesImpossibleExperts) {
+  EXPECT_THAT(refusal(kRun, {"model.moe.experts=-1"}), HasSubstr("from 0 to 100000"));
+  EXPECT_THAT(refusal(kRun, {"model.moe.top_k=0"}), HasSubstr("from 1 to 100000"));
+  EXPECT_THAT(refusal(kRun, {"model.moe.every=0"}), HasSubstr("from 1 to 10000"));
+  EXPECT_THAT(refusal(kRun, {"model.moe.jitter=1"}), HasSubstr("from 0 to 0.999"));
+  EXPECT_THAT(refusal(kRun, {"model.moe.score=softmx"}), HasSubstr("did you mean \"softmax\"?"));
+  EXPECT_THAT(refusal(kRun, {"parallel.expert=0"}), HasSubstr("from 1 to 1000000 (ranks)"));
+  EXPECT_THAT(refusal(kRun, {"parallel.expert_chunks=0"}), HasSubstr("at least 1"));
 }
 
 // Every built key reaches a field of its own, and reading gives what was written.
