@@ -1,5 +1,6 @@
 #include "spec/presets.h"
 
+#include <algorithm>
 #include <array>
 
 namespace fourfold {
@@ -20,8 +21,9 @@ struct Shape {
 constexpr int kGpt2Vocab = 50257;
 constexpr int kAxonnVocab = 51200;
 constexpr int kLlama3Vocab = 128256;
+constexpr int kPaddedGpt2Vocab = 50304;
 
-constexpr std::array<Shape, 27> kShapes{{
+constexpr std::array<Shape, 35> kShapes{{
     {"gpt-tiny", "gpt", 2, 66, 6, 0, 250, 33, 251},
     {"gpt-6m", "gpt", 6, 256, 8, 0, 0, 256, 4096},
     {"gpt2-124m", "gpt", 12, 768, 12, 0, 0, 1024, kGpt2Vocab},
@@ -49,10 +51,52 @@ constexpr std::array<Shape, 27> kShapes{{
     {"axonn-175b", "gpt", 96, 12288, 96, 0, 0, 2048, kAxonnVocab},
     {"axonn-320b", "gpt", 96, 16384, 128, 0, 0, 2048, kAxonnVocab},
     {"axonn-640b", "gpt", 192, 16384, 128, 0, 0, 2048, kAxonnVocab},
+    {"gpt-moe-tiny", "gpt", 2, 66, 6, 0, 250, 33, 251},
+    {"llama-moe-tiny", "llama", 2, 72, 12, 6, 170, 33, 253},
+    {"moe-6m", "gpt", 6, 256, 8, 0, 0, 256, 4096},
+    {"gpt-125m-8e", "gpt", 12, 768, 12, 0, 0, 1024, kPaddedGpt2Vocab},
+    {"gpt-350m-16e", "gpt", 24, 1024, 16, 0, 0, 2048, kPaddedGpt2Vocab},
+    {"mixtral-small", "llama", 12, 512, 8, 2, 1792, 2048, 32000},
+    {"qwen3-moe-small", "llama", 12, 512, 8, 2, 1536, 2048, 32000},
+    {"olmoe-1b-7b", "llama", 16, 2048, 16, 0, 1024, 4096, kPaddedGpt2Vocab},
+}};
+
+/// The experts of a shape; all of them softmax routers without capacity.
+struct Experts {
+  std::string_view name;
+  int experts;
+  int top_k;
+  int ffn;  ///< 0: the shape's.
+  int every;
+  bool renormalise;
+};
+
+// The checkpoint papers don't say how many experts a token of theirs takes. One is the default of
+// their framework's gate (DeepSpeed), which does not renormalise it: its weight would always be 1.
+constexpr std::array<Experts, 8> kExperts{{
+    {"gpt-moe-tiny", 5, 2, 0, 1, true},
+    {"llama-moe-tiny", 6, 3, 58, 1, true},
+    {"moe-6m", 8, 2, 512, 1, true},
+    {"gpt-125m-8e", 8, 1, 0, 2, false},
+    {"gpt-350m-16e", 16, 1, 0, 2, false},
+    {"mixtral-small", 8, 2, 0, 1, true},
+    {"qwen3-moe-small", 32, 4, 192, 1, true},
+    {"olmoe-1b-7b", 64, 8, 0, 1, false},
 }};
 
 bool starts_with(std::string_view text, std::string_view prefix) {
   return text.substr(0, prefix.size()) == prefix;
+}
+
+void apply_experts(ModelSpec& model) {
+  const auto* row = std::find_if(kExperts.begin(), kExperts.end(),
+                                 [&](const Experts& e) { return e.name == model.preset; });
+  if (row == kExperts.end()) return;
+  model.moe.experts = row->experts;
+  model.moe.top_k = row->top_k;
+  model.moe.ffn = row->ffn;
+  model.moe.every = row->every;
+  model.moe.renormalise = row->renormalise;
 }
 
 // What a preset has beyond the family's ways and its own sizes.
@@ -60,6 +104,13 @@ void apply_extras(ModelSpec& model) {
   if (starts_with(model.preset, "llama-3")) model.rope_theta = 500000;
   if (model.preset == "llama-3.2-1b" || model.preset == "llama-100m") model.tie_embeddings = true;
   if (starts_with(model.preset, "axonn-")) model.init_std = 0.006;
+  if (model.preset == "mixtral-small" || model.preset == "qwen3-moe-small") model.rope_theta = 1e6;
+  if (model.preset == "qwen3-moe-small") model.norm_eps = 1e-6;
+  if (model.preset == "olmoe-1b-7b") model.moe.z_coef = 1e-3;
+  if (model.preset == "llama-moe-tiny") {
+    model.moe.shared_experts = 1;
+    model.moe.shared_gate = true;
+  }
 }
 
 }  // namespace
@@ -82,6 +133,7 @@ std::optional<ModelSpec> find_preset(std::string_view name) {
     model.ffn = shape.ffn;
     model.seq_len = shape.seq_len;
     model.vocab = shape.vocab;
+    apply_experts(model);
     apply_extras(model);
     complete_model(model);
     return model;

@@ -1,5 +1,6 @@
 #include "spec/run_config.h"
 
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -213,6 +214,23 @@ TEST(RunConfig, ExpertsAreAsWideAsTheMlpUnlessGiven) {
   EXPECT_EQ(parsed({"model.moe.experts=8", "model.ffn=100"}).model.moe.ffn, 100);
   EXPECT_EQ(parsed({"model.moe.experts=8", "model.moe.ffn=30"}).model.moe.ffn, 30);
   EXPECT_EQ(parsed({"model.moe.experts=8", "model.moe.ffn=30"}).model.ffn, 256);
+}
+
+TEST(RunConfig, APresetsExpertsAreChangedByKeys) {
+  const auto moe = [](const std::string& preset, const std::string& keys) {
+    const std::string train = "[train]\nsteps=1\nglobal_batch=1\nmicro_batch=1\n";
+    const std::string text = fmt::format("[model]\npreset = \"{}\"\n{}\n{}", preset, keys, train);
+    const RunSpec run = parse_run(text, "a.toml").value();
+    const std::string resolved = resolved_toml(run);
+    EXPECT_EQ(parse_run(resolved, "a.toml").value().model, run.model) << resolved;
+    return run.model.moe;
+  };
+  EXPECT_EQ(moe("gpt-125m-8e", "").ffn, 3072);
+  EXPECT_EQ(moe("gpt-125m-8e", "moe.top_k = 2").top_k, 2);
+  EXPECT_EQ(moe("gpt-125m-8e", "ffn = 100").ffn, 100);
+  EXPECT_EQ(moe("gpt-125m-8e", "hidden = 600").ffn, 2400);
+  EXPECT_EQ(moe("qwen3-moe-small", "ffn = 100").ffn, 192);  // Of its own, whatever the MLP's.
+  EXPECT_EQ(moe("llama-moe-tiny", "moe.experts = 0"), MoeSpec());
 }
 
 TEST(RunConfig, ExpertsAreReadBack) {
