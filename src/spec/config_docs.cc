@@ -52,15 +52,28 @@ std::string default_of(const ConfigKey& key) {
                                        : std::string(key.text.default_text);
 }
 
+// "8, top 2, width 512, in every 2nd block, 1 shared".
+std::string experts_cell(const MoeSpec& m) {
+  if (m.experts == 0) return "";
+  std::string text = fmt::format("{}, top {}, width {}", m.experts, m.top_k, m.ffn);
+  if (m.every == 2) text += ", in every 2nd block";
+  if (m.shared_experts > 0) text += fmt::format(", {} shared", m.shared_experts);
+  return text;
+}
+
 std::string preset_table() {
   std::string text =
-      "\n## Presets\n\n| preset | layers | hidden | heads | kv_heads | ffn | seq_len | vocab | "
-      "parameters |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n";
+      "\n## Presets\n\nWhere there are experts, a token uses the active ones of the parameters.\n\n"
+      "| preset | layers | hidden | heads | kv_heads | ffn | seq_len | vocab | experts | "
+      "parameters | active |\n"
+      "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n";
   for (const std::string& name : preset_names()) {
     const ModelSpec m = *find_preset(name);
-    text += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", name, m.layers,
-                        m.hidden, m.heads, m.kv_heads, m.ffn, m.seq_len, m.vocab,
-                        format_count(count_parameters(m).total()));
+    const ParameterCount count = count_parameters(m);
+    text += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", name,
+                        m.layers, m.hidden, m.heads, m.kv_heads, m.ffn, m.seq_len, m.vocab,
+                        experts_cell(m.moe), format_count(count.total()),
+                        m.moe.experts > 0 ? format_count(count.active()) : "");
   }
   return text;
 }
