@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "spec/validate_moe.h"
+
 namespace fourfold {
 namespace {
 
@@ -183,11 +185,13 @@ Found check_run(const RunSpec& run) {
   if (auto found = check_amounts(run.train)) return found;
   if (auto found = check_lengths(run)) return found;
   if (auto found = check_schedule(run)) return found;
+  if (auto found = check_moe(run)) return found;
   return check_axes(run.parallel);
 }
 
 Found check_grid(const RunSpec& run) {
   if (auto found = check_split_heads(run)) return found;
+  if (auto found = check_expert_grid(run)) return found;
   return check_batch(run);
 }
 

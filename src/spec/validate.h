@@ -18,8 +18,8 @@ struct Problem {
 /// What of a run cannot be on any grid: missing or contradictory values. The first problem.
 std::optional<Problem> check_run(const RunSpec& run);
 
-/// What cannot be on the run's grid, whose axes are all known: divisions of heads, groups and
-/// batches.
+/// What cannot be on the run's grid, whose axes are all known: divisions of heads, groups,
+/// experts and batches.
 std::optional<Problem> check_grid(const RunSpec& run);
 
 /// Values of x on which the heads of a model can be placed: dividing heads, and dividing kv_heads
