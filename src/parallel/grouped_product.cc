@@ -1,0 +1,144 @@
+#include "parallel/grouped_product.h"
+
+#include <ATen/ops/addmm_cpu_dispatch.h>
+#include <ATen/ops/mm_cpu_dispatch.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "base/check.h"
+#include "device/tensors.h"
+#include "kernels/elementwise.h"
+#include "kernels/parallel.h"
+
+namespace fourfold {
+namespace {
+
+/// What one thread multiplies at once: all rows of a group, and of the dim of `width` that is cut
+/// for threads the range [begin, end).
+struct Piece {
+  std::int64_t group, first_row, rows, begin, end;
+};
+
+// Cuts fall on multiples of this: whole vectors, whole cache lines of either type.
+constexpr std::int64_t kBlock = 64;
+// What reading a group's weights (or writing their gradient) costs, in rows of it.
+constexpr std::int64_t kRowsOfWeights = 16;
+
+// Calls f(piece) for pieces that cover [0, width) of every group, on the intra-op threads, each
+// with the same share of the work. `product` is the third dim, for the cost.
+void for_pieces(std::span<const std::int64_t> rows_of_group, std::int64_t width,
+                std::int64_t product, kernels::FunctionRef<void(const Piece&)> f) {
+  const std::int64_t blocks = (width + kBlock - 1) / kBlock;
+  std::int64_t total = 0;
+  for (std::int64_t rows : rows_of_group) total += (rows + kRowsOfWeights) * blocks;
+  kernels::parallel_ranges(total, kBlock * product, [&](std::int64_t first, std::int64_t last) {
+    std::int64_t at = 0, first_row = 0;
+    for (std::size_t g = 0; g < rows_of_group.size(); ++g) {
+      const std::int64_t cost = rows_of_group[g] + kRowsOfWeights;
+      // Two neighbours find the same cut, whole blocks of this group.
+      const auto cut = [&](std::int64_t where) {
+        const std::int64_t block = std::clamp<std::int64_t>((where - at) / cost, 0, blocks);
+        return std::min(block * kBlock, width);
+      };
+      const std::int64_t begin = cut(first), end = cut(last);
+      if (begin < end) {
+        f({static_cast<std::int64_t>(g), first_row, rows_of_group[g], begin, end});
+      }
+      at += cost * blocks;
+      first_row += rows_of_group[g];
+    }
+  });
+}
+
+// The block of a dense matrix with these rows and columns.
+at::Tensor block_of(const at::Tensor& matrix, std::int64_t row, std::int64_t rows,
+                    std::int64_t column, std::int64_t columns) {
+  const std::int64_t stride = matrix.size(1);
+  return matrix.as_strided({rows, columns}, {stride, 1},
+                           matrix.storage_offset() + row * stride + column);
+}
+
+// Both go past the dispatcher: a pool's thread has none of the caller's modes (such as that no
+// graph is wanted).
+void multiply(const at::Tensor& a, const at::Tensor& b, at::Tensor out) {
+  at::cpu::mm_out(out, a, b);
+}
+void multiply_and_add(const at::Tensor& a, const at::Tensor& b, at::Tensor out) {
+  at::cpu::addmm_out(out, out, a, b, 1, 1);
+}
+
+void check_rows(const at::Tensor& rows, std::span<const std::int64_t> rows_of_group) {
+  const auto total = std::accumulate(rows_of_group.begin(), rows_of_group.end(), std::int64_t{0});
+  FF_CHECK(rows.size(0) == total, "{} rows, the groups have {}", rows.size(0), total);
+}
+
+std::int64_t groups_of(std::span<const std::int64_t> rows_of_group) {
+  return std::max<std::int64_t>(1, std::ssize(rows_of_group));
+}
+
+}  // namespace
+
+at::Tensor grouped_product_forward(const at::Tensor& x, const at::Tensor& w,
+                                   std::span<const std::int64_t> rows_of_group) {
+  check_rows(x, rows_of_group);
+  const std::int64_t n = w.size(0) / groups_of(rows_of_group), k = w.size(1);
+  at::Tensor y = empty_tensor({x.size(0), n}, tensor_dtype(x));
+  for_pieces(rows_of_group, n, k, [&](const Piece& p) {
+    // MKL packs the weights of a call; more of them than this fall out of the cache meanwhile.
+    constexpr std::int64_t kAtOnce = 512;
+    for (std::int64_t i = p.begin; p.rows > 0 && i < p.end; i += kAtOnce) {
+      const std::int64_t columns = std::min(kAtOnce, p.end - i);
+      multiply(rows_of(x, p.first_row, p.first_row + p.rows),
+               block_of(w, p.group * n + i, columns, 0, k).t(),
+               block_of(y, p.first_row, p.rows, i, columns));
+    }
+  });
+  return y;
+}
+
+void grouped_product_input_gradient(const at::Tensor& dy, const at::Tensor& w,
+                                    std::span<const std::int64_t> rows_of_group, at::Tensor out) {
+  check_rows(dy, rows_of_group);
+  const std::int64_t n = dy.size(1), k = w.size(1);
+  for_pieces(rows_of_group, k, n, [&](const Piece& p) {
+    if (p.rows == 0) return;
+    multiply(block_of(dy, p.first_row, p.rows, 0, n),
+             block_of(w, p.group * n, n, p.begin, p.end - p.begin),
+             block_of(out, p.first_row, p.rows, p.begin, p.end - p.begin));
+  });
+}
+
+void grouped_product_weight_gradient(const at::Tensor& dy, const at::Tensor& x,
+                                     std::span<const std::int64_t> rows_of_group,
+                                     const at::Tensor& out, bool accumulate) {
+  check_rows(dy, rows_of_group);
+  const std::int64_t n = dy.size(1), k = x.size(1);
+  const DType dtype = tensor_dtype(dy);
+  for_pieces(rows_of_group, n, k, [&](const Piece& p) {
+    const std::int64_t width = p.end - p.begin, first = p.group * n + p.begin;
+    float* target = elements<float>(out) + first * k;
+    if (p.rows == 0) {
+      if (!accumulate) std::fill_n(target, width * k, 0.0f);
+      return;
+    }
+    const at::Tensor left = block_of(dy, p.first_row, p.rows, p.begin, width).t();
+    const at::Tensor right = block_of(x, p.first_row, p.rows, 0, k);
+    if (dtype == DType::kF32) {
+      (accumulate ? multiply_and_add : multiply)(left, right, block_of(out, first, width, 0, k));
+      return;
+    }
+    // As product_weight_gradient() has it: rounded once, summed in f32.
+    const at::Tensor product = empty_tensor({width, k}, dtype);
+    multiply(left, right, product);
+    const auto* rounded = elements<BFloat16>(product);
+    if (accumulate) {
+      kernels::accumulate(target, rounded, width * k);
+    } else {
+      kernels::cast(rounded, target, width * k);
+    }
+  });
+}
+
+}  // namespace fourfold
