@@ -207,6 +207,7 @@ Result<HfFamily> hf_family_of(const ModelSpec& m) {
                  "models of family gpt or llama with the family's norm and activation can be "
                  "exported");
   };
+  if (m.moe.experts > 0) return refused("experts (model.moe.experts)");
   const auto wanted_norm = gpt ? Norm::kLayerNorm : Norm::kRmsNorm;
   if (m.norm != wanted_norm)
     return refused(gpt ? "RMSNorm (model.norm)" : "LayerNorm (model.norm)");

@@ -17,7 +17,7 @@ namespace {
 struct PlanOptions {
   std::string preset;
   std::string precision = "fp32";
-  std::string k, scope, dp, ep;  ///< Of models with experts.
+  std::string k, scope, dp, ep;  ///< Of partial checkpoints of experts.
   bool json = false;
 };
 
@@ -36,40 +36,55 @@ Precision precision_of(const std::string& name) {
               "fp32 or bf16");
 }
 
-void refuse_experts(const PlanOptions& o) {
+void refuse_partial(const PlanOptions& o) {
   const std::pair<const char*, const std::string*> later[] = {
       {"--k", &o.k}, {"--scope", &o.scope}, {"--dp", &o.dp}, {"--ep", &o.ep}};
   for (const auto& [name, value] : later) {
     if (value->empty()) continue;
     throw Error(ErrorKind::kUsage, fmt::format("{} is not built yet", name),
-                "it is for models with experts; leave it out");
+                "it is for partial checkpoints of experts; leave it out");
   }
 }
 
+std::string to_json(const CheckpointBytes& b) {
+  return fmt::format("{{\"weight\":{},\"master\":{},\"exp_avg\":{},\"exp_avg_sq\":{}}}", b.weight,
+                     b.master, b.exp_avg, b.exp_avg_sq);
+}
+
+void print_line(const char* cls, const char* kind, std::int64_t bytes) {
+  if (bytes == 0) return;
+  fmt::print("{:<6} {:<11} {:>21} bytes {:>11}\n", cls, kind, format_count(bytes),
+             format_bytes(bytes));
+}
+
+void print_class(const char* cls, const CheckpointBytes& b) {
+  print_line(cls, "weight", b.weight);
+  print_line(cls, "master", b.master);
+  print_line(cls, "exp_avg", b.exp_avg);
+  print_line(cls, "exp_avg_sq", b.exp_avg_sq);
+}
+
 int plan(const PlanOptions& o) {
-  refuse_experts(o);
+  refuse_partial(o);
   const ModelSpec model = preset_of(o.preset);
-  const CheckpointBytes bytes = checkpoint_bytes(model, precision_of(o.precision));
+  const Precision precision = precision_of(o.precision);
+  const CheckpointBytes all = checkpoint_bytes(model, precision);
+  const CheckpointBytes expert = expert_bytes(model, precision);
+  const CheckpointBytes dense{all.weight - expert.weight, all.master - expert.master,
+                              all.exp_avg - expert.exp_avg, all.exp_avg_sq - expert.exp_avg_sq};
   const std::int64_t parameters = count_parameters(model).total();
   if (o.json) {
     fmt::print(
-        "{{\"preset\":\"{}\",\"precision\":\"{}\",\"parameters\":{},\"dense\":{{\"weight\":{},"
-        "\"master\":{},\"exp_avg\":{},\"exp_avg_sq\":{}}},\"total\":{}}}\n",
-        o.preset, o.precision, parameters, bytes.weight, bytes.master, bytes.exp_avg,
-        bytes.exp_avg_sq, bytes.total());
+        "{{\"preset\":\"{}\",\"precision\":\"{}\",\"parameters\":{},\"dense\":{},\"expert\":{},"
+        "\"total\":{}}}\n",
+        o.preset, o.precision, parameters, to_json(dense), to_json(expert), all.total());
     return 0;
   }
   fmt::print("{}, {} parameters, {}: the tensors of a checkpoint\n", o.preset,
              format_count(parameters), o.precision);
-  const auto line = [](const char* cls, const char* kind, std::int64_t n) {
-    if (n > 0)
-      fmt::print("{:<6} {:<11} {:>21} bytes {:>11}\n", cls, kind, format_count(n), format_bytes(n));
-  };
-  line("dense", "weight", bytes.weight);
-  line("dense", "master", bytes.master);
-  line("dense", "exp_avg", bytes.exp_avg);
-  line("dense", "exp_avg_sq", bytes.exp_avg_sq);
-  line("total", "", bytes.total());
+  print_class("dense", dense);
+  print_class("expert", expert);
+  print_line("total", "", all.total());
   return 0;
 }
 
@@ -84,8 +99,8 @@ Command ckpt_plan_command_line() {
           "says how large a checkpoint will be",
           "Prints the bytes of a checkpoint's tensors by class and kind, exactly, without running "
           "anything: they are the same on every grid. Headers and the manifest come on top, about "
-          "200 bytes a tensor. --k, --scope, --dp and --ep are for models with experts, which are "
-          "not built yet.",
+          "200 bytes a tensor. --k, --scope, --dp and --ep are for partial checkpoints of experts, "
+          "which are not built yet.",
           {
               {"--preset", "P", "the model (docs/config.md lists them)", &o->preset, true},
               {"--precision", "P", "of the run: fp32 or bf16", &o->precision},

@@ -18,7 +18,10 @@ struct CheckpointBytes {
   std::int64_t total() const { return weight + master + exp_avg + exp_avg_sq; }
 };
 
-/// What a run of a dense model stores in each checkpoint, whatever its grid.
+/// What a run stores in each checkpoint, whatever its grid, with all of its experts.
 CheckpointBytes checkpoint_bytes(const ModelSpec& model, Precision precision);
+
+/// Part of it: the experts that tokens are routed to, not the shared ones.
+CheckpointBytes expert_bytes(const ModelSpec& model, Precision precision);
 
 }  // namespace fourfold

@@ -98,6 +98,16 @@ class Plan(Case):
         plan = json.loads(self.succeed("ckpt", "plan", "--preset", "gpt2-124m", "--json"))
         self.assertEqual(12 * 124439808, plan["total"])
         self.assertEqual(0, plan["dense"]["weight"])
+        self.assertEqual(0, plan["expert"]["master"])
+
+    def test_experts_are_a_class_of_their_own(self):
+        say = ("ckpt", "plan", "--preset", "gpt-125m-8e", "--precision", "bf16")
+        text = self.succeed(*say)
+        self.assertRegex(text, r"(?m)^expert weight +453,353,472 bytes")
+        self.assertRegex(text, r"total +4,519,968,768 bytes")
+        plan = json.loads(self.succeed(*say, "--json"))
+        self.assertEqual(4 * 226676736, plan["expert"]["master"])
+        self.assertEqual(4 * 96178176, plan["dense"]["master"])
 
     def test_mistakes(self):
         self.assertIn("gpt2-124m", self.refuse(USAGE, "no preset \"gpt2-124\"", "ckpt", "plan",

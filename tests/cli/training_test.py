@@ -51,6 +51,31 @@ class Configuration(Case):
                            "--set", "train.global_batch=5")
         self.assertIn("4 or 6", hint)
 
+    def test_experts_that_cannot_be(self):
+        def hint(cause, *settings):
+            sets = [word for setting in settings for word in ("--set", "model.moe." + setting)]
+            return self.refuse(USAGE, cause, "train", self.write_run(), *sets)
+
+        self.assertIn("lower model.moe.top_k",
+                      hint("a token cannot take 5 of 4 experts", "experts=4", "top_k=5"))
+        self.assertIn("lower one of them",
+                      hint("leave none", "experts=4", "first_dense=100"))
+        self.assertIn("give model.moe.experts", hint("the model has no experts", "top_k=1"))
+        self.assertIn("\"sequence\" or \"microstep\"",
+                      hint("over the step before", "experts=4", "capacity_factor=1",
+                           "balance_scope=step"))
+
+    def test_experts_that_the_grid_cannot_spread(self):
+        def hint(cause, *sets):
+            words = [word for setting in sets for word in ("--set", setting)]
+            return self.refuse(USAGE, cause, "train", self.write_run(), *words)
+
+        self.assertIn("can be 1, 2", hint("expert = 3 neither divides z = 2 nor",
+                                          "model.moe.experts=4", "parallel.expert=3"))
+        self.assertIn("at most 4", hint("4 experts cannot be spread over 5 ranks",
+                                        "model.moe.experts=4", "parallel.expert=5"))
+        self.assertIn("give model.moe.experts", hint("has no experts", "parallel.expert=2"))
+
     def test_an_emulated_network_needs_a_machine(self):
         run = self.write_run()
         self.refuse(USAGE, "machine.file is not given", "train", run, "--set", "comm.emulate=true")

@@ -149,6 +149,8 @@ TEST(HfConfig, AModelThatNoFamilyHas) {
   model = *find_preset("gpt-tiny");
   model.activation = Activation::kSwiGlu;
   EXPECT_THAT(refused(model), HasSubstr("model.activation"));
+  model = *find_preset("gpt-moe-tiny");
+  EXPECT_THAT(refused(model), HasSubstr("no experts (model.moe.experts)"));
   model = *find_preset("llama-tiny");
   model.norm = Norm::kLayerNorm;
   EXPECT_THAT(refused(model), HasSubstr("model.norm"));

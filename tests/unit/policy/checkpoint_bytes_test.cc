@@ -17,6 +17,17 @@ TEST(CheckpointBytes, TwelveOrFourteenBytesAParameter) {
   EXPECT_EQ(bf16.total(), 14 * std::int64_t{124439808});
 }
 
+// The checkpoint papers' C_full, and its part that they cut.
+TEST(CheckpointBytes, HaveAllExperts) {
+  const ModelSpec small = *find_preset("gpt-125m-8e"), large = *find_preset("gpt-350m-16e");
+  EXPECT_EQ(checkpoint_bytes(small, Precision::kBf16).total(), 4'519'968'768);
+  EXPECT_EQ(checkpoint_bytes(large, Precision::kBf16).total(), 26'137'825'280);
+  EXPECT_EQ(expert_bytes(small, Precision::kBf16).total(), 14 * std::int64_t{226'676'736});
+  EXPECT_EQ(expert_bytes(small, Precision::kFp32).weight, 0);
+  EXPECT_EQ(expert_bytes(large, Precision::kBf16).master, 4 * std::int64_t{1'611'595'776});
+  EXPECT_EQ(expert_bytes(*find_preset("gpt2-124m"), Precision::kBf16).total(), 0);
+}
+
 TEST(ModelLayers, HaveAllParametersOfEachPreset) {
   for (const std::string& name : preset_names()) {
     const ModelSpec model = *find_preset(name);
