@@ -188,6 +188,18 @@ TEST(RunConfig, ChecksTheGridOnceItIsKnown) {
   EXPECT_THAT(refusal(kRun, {"parallel.y=0"}), HasSubstr("at least 1"));
 }
 
+TEST(RunConfig, ChecksExpertRanksOnceTheGridIsKnown) {
+  const std::vector<std::string> sets{"model.moe.experts=8", "parallel.expert=4"};
+  EXPECT_THAT(refusal(kRun, sets),
+              HasSubstr("--set parallel.expert=4: parallel.expert = 4 neither divides z = 2 nor is "
+                        "a multiple of it that divides z·data = 2 | on this grid parallel.expert "
+                        "can be 1, 2"));
+  RunSpec open = parsed({sets[0], sets[1], "parallel.data=-1"});
+  EXPECT_FALSE(resolve_grid(open, 4));
+  open = parsed({sets[0], sets[1], "parallel.data=-1"});
+  EXPECT_TRUE(resolve_grid(open, 8).ok());
+}
+
 TEST(RunConfig, RefusesAnotherNumberOfRanks) {
   RunSpec run = parsed();
   EXPECT_TRUE(resolve_grid(run, 0).ok());
