@@ -145,6 +145,24 @@ T run_to_end(Async<T> call) {
   return run.take();
 }
 
+/// Runs calls to their ends in turn inside of another: when each has had its turn, that one gives
+/// its own away. An error ends the others where they stand.
+inline Async<void> all_in_turn(std::vector<Async<void>> calls) {
+  std::deque<AsyncRun<void>> runs;
+  for (Async<void>& call : calls) runs.emplace_back(std::move(call));
+  for (;;) {
+    bool going = false;
+    for (AsyncRun<void>& run : runs) {
+      if (run.done()) continue;
+      run.resume();
+      run.rethrow();
+      going = going || !run.done();
+    }
+    if (!going) co_return;
+    co_await StandStill([] {});
+  }
+}
+
 /// Runs calls to their ends in turn: each goes on until it stands still, then the next does. The
 /// results in the order of the calls. An error ends the others where they stand.
 template <class T>

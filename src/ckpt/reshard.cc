@@ -29,7 +29,7 @@ RunSpec run_on(const GridShape& grid, const std::string& config, const std::stri
 
 std::vector<OfflineTensor> cut(const Manifest& manifest, const RunSpec& run) {
   std::map<std::string, TensorLayout> layouts;
-  for (auto& p : parameters_of(model_layers(run.model, run.parallel.grid, head_layout_of(run)))) {
+  for (auto& p : parameters_of(model_layers_of(run))) {
     layouts[p.name] = std::move(p.layout);
   }
   std::vector<OfflineTensor> tensors;

@@ -34,6 +34,11 @@ std::optional<TensorClass> tensor_class_from_name(std::string_view name) {
   return std::nullopt;
 }
 
+TensorClass tensor_class(const ParameterSpec& parameter) {
+  if (parameter.expert >= 0) return TensorClass::kExpert;
+  return parameter.role == ParameterRole::kRouter ? TensorClass::kRouter : TensorClass::kDense;
+}
+
 std::string CheckpointId::folder() const {
   return incarnation == 0 ? fmt::format("{}{:08}", kFolderPrefix, step.value)
                           : fmt::format("{}{:08}.{}", kFolderPrefix, step.value, incarnation);

@@ -10,6 +10,7 @@
 #include "base/dtype.h"
 #include "base/strong_int.h"
 #include "layout/grid.h"
+#include "layout/parameter_spec.h"
 #include "layout/region.h"
 #include "layout/tensor_layout.h"
 
@@ -21,6 +22,9 @@ enum class TensorClass : std::uint8_t { kDense, kExpert, kRouter, kState };
 /// "dense", "expert", "router", "state".
 std::string_view tensor_class_name(TensorClass cls);
 std::optional<TensorClass> tensor_class_from_name(std::string_view name);
+
+/// That of a parameter's tensors.
+TensorClass tensor_class(const ParameterSpec& parameter);
 
 /// The kinds that a parameter has. fp32 runs store master and the moments, bf16 runs weight too.
 inline constexpr const char* kKindWeight = "weight";

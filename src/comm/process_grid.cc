@@ -5,6 +5,7 @@
 #include <ranges>
 
 #include "base/check.h"
+#include "layout/expert_grid.h"
 
 namespace fourfold {
 
@@ -44,6 +45,30 @@ Communicator& ProcessGrid::sharers_of_x(int parts) {
     if (shares) ranks.push_back(grid_.rank(c));
   }
   return make(place, ranks, fmt::format("x sharing {} parts", parts));
+}
+
+Communicator& ProcessGrid::make(std::unique_ptr<Communicator>& place,
+                                const std::vector<Coords>& members, std::string name) {
+  std::vector<WorldRank> ranks;
+  for (const Coords& member : members) ranks.push_back(grid_.rank(member));
+  return make(place, ranks, std::move(name));
+}
+
+Communicator& ProcessGrid::experts(int ranks) {
+  const ExpertGrid grid(grid_.shape(), ranks);
+  return make(experts_[ranks], grid.rank_peers(coords_), fmt::format("{} expert ranks", ranks));
+}
+
+Communicator& ProcessGrid::storers(int ranks) {
+  if (ranks == 1) return group({Axis::kZ});
+  const ExpertGrid grid(grid_.shape(), ranks);
+  return make(storers_[ranks], grid.storer_peers(coords_), "z of experts");
+}
+
+Communicator& ProcessGrid::replicas(int ranks) {
+  if (ranks == 1) return group({Axis::kData});
+  const ExpertGrid grid(grid_.shape(), ranks);
+  return make(replicas_[ranks], grid.replica_peers(coords_), "data of experts");
 }
 
 }  // namespace fourfold

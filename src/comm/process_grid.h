@@ -28,7 +28,16 @@ class ProcessGrid {
   /// or parts one of Gx: then nobody shares, and the group is this rank alone.
   Communicator& sharers_of_x(int parts);
 
+  /// With `ranks` expert ranks (ExpertGrid): those that exchange tokens with this one, that store
+  /// shards of the same weights, that replicate this rank's shard; in the order of those numbers.
+  /// With 1 the last two are the groups over z and over data.
+  Communicator& experts(int ranks);
+  Communicator& storers(int ranks);
+  Communicator& replicas(int ranks);
+
  private:
+  Communicator& make(std::unique_ptr<Communicator>& place, const std::vector<Coords>& members,
+                     std::string name);
   Communicator& make(std::unique_ptr<Communicator>& place, const std::vector<WorldRank>& ranks,
                      std::string name);
 
@@ -37,6 +46,8 @@ class ProcessGrid {
   const Coords coords_;
   std::map<int, std::unique_ptr<Communicator>> groups_;   ///< By AxisSet::bits().
   std::map<int, std::unique_ptr<Communicator>> sharers_;  ///< By number of parts.
+  /// By number of expert ranks.
+  std::map<int, std::unique_ptr<Communicator>> experts_, storers_, replicas_;
 };
 
 }  // namespace fourfold

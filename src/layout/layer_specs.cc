@@ -21,9 +21,14 @@ std::vector<ParameterSpec> weight_specs(const LinearSpec& spec) {
   for (const LinearMember& m : spec.members) {
     const TensorLayout layout{
         {m.out, spec.in},
-        {{{output_axis(spec.orientation)}, m.parts}, {{input_axis(spec.orientation)}, 0}}};
-    specs.push_back(
-        {m.name + ".weight", layout, {Init::Kind::kNormal, spec.init_std}, ParameterRole::kLinear});
+        {{{output_axis(spec.orientation)}, m.parts}, {{input_axis(spec.orientation)}, 0}},
+        spec.expert_ranks,
+        spec.expert_rank};
+    specs.push_back({m.name + ".weight",
+                     layout,
+                     {Init::Kind::kNormal, spec.init_std},
+                     ParameterRole::kLinear,
+                     spec.expert});
   }
   return specs;
 }
@@ -32,11 +37,19 @@ std::vector<ParameterSpec> bias_specs(const LinearSpec& spec) {
   std::vector<ParameterSpec> specs;
   if (!spec.bias) return specs;
   for (const LinearMember& m : spec.members) {
-    specs.push_back(vector_spec(m.name + ".bias",
-                                {{m.out}, {{{output_axis(spec.orientation)}, m.parts}}},
-                                Init::Kind::kZeros));
+    const TensorLayout layout{
+        {m.out}, {{{output_axis(spec.orientation)}, m.parts}}, spec.expert_ranks, spec.expert_rank};
+    specs.push_back(vector_spec(m.name + ".bias", layout, Init::Kind::kZeros));
+    specs.back().expert = spec.expert;
   }
   return specs;
+}
+
+ParameterSpec router_weight_spec(const RouterSpec& spec) {
+  return {spec.name + ".weight",
+          {{spec.experts, spec.hidden}, {{{}, 0}, {{Axis::kY}, 0}}},
+          {Init::Kind::kNormal, spec.init_std},
+          ParameterRole::kRouter};
 }
 
 std::vector<ParameterSpec> norm_parameters(const NormSpec& spec) {

@@ -34,6 +34,16 @@ struct LinearSpec {
   Orientation orientation = Orientation::kNormal;
   bool bias = false;
   float init_std = 0.02f;
+  int expert = -1;  ///< Of a linear of an expert: which; it is with one rank of an ExpertGrid.
+  int expert_ranks = 1, expert_rank = 0;
+};
+
+/// The product that scores a token for each expert, [experts, hidden]: hidden over y, experts
+/// whole, without bias.
+struct RouterSpec {
+  std::string name;  ///< Without ".weight".
+  std::int64_t experts = 0, hidden = 0;
+  float init_std = 0.02f;
 };
 
 struct NormSpec {
@@ -56,6 +66,7 @@ struct EmbeddingSpec {
 /// The weights of a linear, [out, in] each, and its biases (none without), in the order of members.
 std::vector<ParameterSpec> weight_specs(const LinearSpec& spec);
 std::vector<ParameterSpec> bias_specs(const LinearSpec& spec);
+ParameterSpec router_weight_spec(const RouterSpec& spec);
 /// Gain, then bias.
 std::vector<ParameterSpec> norm_parameters(const NormSpec& spec);
 /// The token table [vocab, hidden]; positions [positions, hidden].

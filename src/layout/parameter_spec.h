@@ -14,8 +14,9 @@ struct Init {
   float std = 0;
 };
 
-/// What a parameter is for; weight decay is decided by it (never for vectors).
-enum class ParameterRole { kLinear, kEmbedding, kVector };
+/// What a parameter is for; weight decay is decided by it (never for vectors), and with `expert`
+/// how checkpoints keep it.
+enum class ParameterRole { kLinear, kEmbedding, kVector, kRouter };
 
 /// One named tensor of the model, as the world outside sees it.
 struct ParameterSpec {
@@ -23,6 +24,7 @@ struct ParameterSpec {
   TensorLayout layout;
   Init init;
   ParameterRole role = ParameterRole::kLinear;
+  int expert = -1;  ///< Which of its layer's experts it belongs to; -1: none.
 };
 
 }  // namespace fourfold

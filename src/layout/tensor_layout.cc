@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "layout/expert_grid.h"
 
 namespace fourfold {
 namespace {
@@ -35,21 +36,26 @@ Region TensorLayout::block(const Grid& grid, Coords at) const {
     const int index = grid.group_rank(at, dims[d].axes) / sharers(dims[d], grid);
     region.dims.push_back(split_range(shape[d], parts_of(dims[d], grid), index));
   }
+  if (ExpertGrid(grid.shape(), expert_ranks).place(at).rank != expert_rank) region.dims[0] = {};
   return region;
 }
 
 Region TensorLayout::stored(const Grid& grid, Coords at) const {
-  return cut_dim0(block(grid, at), grid.shape().z, at.z);
+  const ExpertGrid experts(grid.shape(), expert_ranks);
+  return cut_dim0(block(grid, at), experts.storers(), experts.place(at).storer);
 }
 
 Region TensorLayout::updated(const Grid& grid, Coords at, bool zero) const {
-  return zero ? cut_dim0(stored(grid, at), grid.shape().data, at.data) : stored(grid, at);
+  if (!zero) return stored(grid, at);
+  const ExpertGrid experts(grid.shape(), expert_ranks);
+  return cut_dim0(stored(grid, at), experts.replicas(), experts.place(at).replica);
 }
 
 bool TensorLayout::fits(const Grid& grid) const {
-  return std::all_of(dims.begin(), dims.end(), [&](const DimSplit& d) {
-    return d.parts == 0 || grid.group_size(d.axes) % d.parts == 0;
-  });
+  return ExpertGrid::fits(grid.shape(), expert_ranks) &&
+         std::all_of(dims.begin(), dims.end(), [&](const DimSplit& d) {
+           return d.parts == 0 || grid.group_size(d.axes) % d.parts == 0;
+         });
 }
 
 AxisSet TensorLayout::split_axes() const {

@@ -18,10 +18,13 @@ struct DimSplit {
 
 /// Where each element of a parameter lives on the grid. Two cuts, one after the other:
 /// the local block, which a rank computes with, is cut over x and y dim by dim; its storage is dim
-/// 0 of that block, cut over z and then, with ZeRO-1, over data. So every shard is one box.
+/// 0 of that block, cut over z and then, with ZeRO-1, over data (an expert's: over the storing and
+/// the replicating ranks of ExpertGrid). So every shard is one box.
 struct TensorLayout {
   std::vector<std::int64_t> shape;  ///< Global.
   std::vector<DimSplit> dims;       ///< One per dim.
+  /// An expert's tensors are with one of several expert ranks; the others have nothing of them.
+  int expert_ranks = 1, expert_rank = 0;
 
   /// The block that the rank at `at` computes with (whole over z and data).
   Region block(const Grid& grid, Coords at) const;

@@ -6,7 +6,7 @@
 namespace fourfold {
 
 Block::Block(const ParallelContext& context, const ModelSpec& spec, const BlockLayers& layers,
-             int index)
+             int index, const MoeOptions& moe)
     : context_(context),
       index_(index),
       hidden_(spec.hidden),
@@ -14,7 +14,7 @@ Block::Block(const ParallelContext& context, const ModelSpec& spec, const BlockL
       attention_norm_(context, layers.attention_norm),
       attention_(context, spec, layers, index),
       mlp_norm_(context, layers.mlp_norm),
-      mlp_(context, spec, layers) {}
+      mlp_(context, spec, layers, index, moe) {}
 
 ParameterUnit Block::unit() {
   ParameterUnit unit;
@@ -22,28 +22,26 @@ ParameterUnit Block::unit() {
   unit.add(attention_.qkv());
   unit.add(attention_.projection());
   unit.add(mlp_norm_.parameters());
-  unit.add(mlp_.up());
-  unit.add(mlp_.down());
+  mlp_.add_to(unit);
   return unit;
 }
 
-at::Tensor Block::add_residual(const at::Tensor& in, const Linear4D& linear,
+at::Tensor Block::add_residual(const at::Tensor& in, const VectorBlock* bias,
                                const at::Tensor& residual, const MicroBatch& batch,
                                std::uint32_t place) const {
   const at::Tensor out = empty_tensor(in.sizes(), context_.compute);
-  const float* bias = linear.bias() ? linear.bias()->values() : nullptr;
   with_type(context_.compute, [&]<class T>(T) {
-    kernels::residual_dropout_forward(elements<T>(in), bias, elements<T>(residual),
-                                      elements<T>(out), in.size(0), in.size(1),
-                                      hidden_dropout(context_, batch, dropout_, hidden_, place));
+    kernels::residual_dropout_forward(
+        elements<T>(in), bias ? bias->values() : nullptr, elements<T>(residual), elements<T>(out),
+        in.size(0), in.size(1), hidden_dropout(context_, batch, dropout_, hidden_, place));
   });
   return out;
 }
 
-at::Tensor Block::residual_backward(const at::Tensor& d_output, Linear4D& linear,
+at::Tensor Block::residual_backward(const at::Tensor& d_output, VectorBlock* bias,
                                     const MicroBatch& batch, std::uint32_t place) const {
   const kernels::DropoutSpec spec = hidden_dropout(context_, batch, dropout_, hidden_, place);
-  float* d_bias = linear.bias() ? linear.bias()->gradient() : nullptr;
+  float* d_bias = bias ? bias->gradient() : nullptr;
   // Without dropout the gradient passes as it is: nothing is copied.
   const at::Tensor d_in = spec.p == 0 ? d_output : empty_tensor(d_output.sizes(), context_.compute);
   with_type(context_.compute, [&]<class T>(T) {
@@ -60,11 +58,11 @@ Async<at::Tensor> Block::forward(const at::Tensor& x, const MicroBatch& batch, S
   saved.attention_input = co_await attention_norm_.forward(x, saved.attention_statistics);
   const at::Tensor attended =
       co_await attention_.forward(saved.attention_input, batch, saved.attention);
-  saved.middle =
-      add_residual(attended, attention_.projection(), x, batch, attention_dropout_place(index_));
+  saved.middle = add_residual(attended, attention_.projection().bias(), x, batch,
+                              attention_dropout_place(index_));
   saved.mlp_input = co_await mlp_norm_.forward(saved.middle, saved.mlp_statistics);
-  const at::Tensor out = co_await mlp_.forward(saved.mlp_input, saved.mlp);
-  co_return add_residual(out, mlp_.down(), saved.middle, batch, mlp_dropout_place(index_));
+  const at::Tensor out = co_await mlp_.forward(saved.mlp_input, batch, saved.mlp);
+  co_return add_residual(out, mlp_.bias(), saved.middle, batch, mlp_dropout_place(index_));
 }
 
 void Block::Saved::keep(const KeptActivations& kept) {
@@ -72,8 +70,8 @@ void Block::Saved::keep(const KeptActivations& kept) {
   if (!kept.qkv) let_go(attention.qkv);
   if (!kept.attention) let_go(attention_input, attention.output, attention.log_sum_exp);
   if (!kept.middle) let_go(middle);
-  if (!kept.up) let_go(mlp.up);
-  if (!kept.mlp) let_go(mlp_input, mlp.activated);
+  if (!kept.mlp) let_go(mlp_input);
+  mlp.keep(kept);
 }
 
 Async<void> Block::restore(const MicroBatch& batch, Saved& saved) const {
@@ -83,7 +81,7 @@ Async<void> Block::restore(const MicroBatch& batch, Saved& saved) const {
   co_await attention_.restore(saved.attention_input, batch, saved.attention);
   if (!saved.middle.defined()) {
     const at::Tensor attended = co_await attention_.project(saved.attention);
-    saved.middle = add_residual(attended, attention_.projection(), saved.input, batch,
+    saved.middle = add_residual(attended, attention_.projection().bias(), saved.input, batch,
                                 attention_dropout_place(index_));
   }
   if (!saved.mlp_input.defined()) {
@@ -95,12 +93,12 @@ Async<void> Block::restore(const MicroBatch& batch, Saved& saved) const {
 Async<at::Tensor> Block::backward(const at::Tensor& d_output, const MicroBatch& batch,
                                   const Saved& saved) {
   const at::Tensor d_mlp =
-      residual_backward(d_output, mlp_.down(), batch, mlp_dropout_place(index_));
-  const at::Tensor d_mlp_input = co_await mlp_.backward(saved.mlp_input, d_mlp, saved.mlp);
+      residual_backward(d_output, mlp_.bias(), batch, mlp_dropout_place(index_));
+  const at::Tensor d_mlp_input = co_await mlp_.backward(saved.mlp_input, d_mlp, batch, saved.mlp);
   const at::Tensor d_middle =
       co_await mlp_norm_.backward(d_mlp_input, saved.middle, saved.mlp_statistics, d_output);
-  const at::Tensor d_attended =
-      residual_backward(d_middle, attention_.projection(), batch, attention_dropout_place(index_));
+  const at::Tensor d_attended = residual_backward(d_middle, attention_.projection().bias(), batch,
+                                                  attention_dropout_place(index_));
   const at::Tensor d_attention_input =
       co_await attention_.backward(saved.attention_input, d_attended, batch, saved.attention);
   co_return co_await attention_norm_.backward(d_attention_input, saved.input,
@@ -112,12 +110,12 @@ Async<at::Tensor> Block::decode(const at::Tensor& x, const MicroBatch& batch,
   Norm4D::Statistics unused;
   const at::Tensor normed = co_await attention_norm_.forward(x, unused);
   const at::Tensor attended = co_await attention_.decode(normed, batch, cache);
-  const at::Tensor middle =
-      add_residual(attended, attention_.projection(), x, batch, attention_dropout_place(index_));
-  Mlp::Saved unsaved;
+  const at::Tensor middle = add_residual(attended, attention_.projection().bias(), x, batch,
+                                         attention_dropout_place(index_));
+  FeedForward::Saved unsaved;
   const at::Tensor mlp_input = co_await mlp_norm_.forward(middle, unused);
-  const at::Tensor out = co_await mlp_.forward(mlp_input, unsaved);
-  co_return add_residual(out, mlp_.down(), middle, batch, mlp_dropout_place(index_));
+  const at::Tensor out = co_await mlp_.forward(mlp_input, batch, unsaved);
+  co_return add_residual(out, mlp_.bias(), middle, batch, mlp_dropout_place(index_));
 }
 
 }  // namespace fourfold

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "model/attention.h"
-#include "model/mlp.h"
+#include "model/feed_forward.h"
 #include "parallel/norm.h"
 #include "parallel/parameter_unit.h"
 #include "policy/recompute.h"
@@ -13,8 +13,8 @@ namespace fourfold {
 ///   h = x + dropout(attention(norm(x)) + bias);  y = h + dropout(mlp(norm(h)) + bias).
 class Block {
  public:
-  Block(const ParallelContext& context, const ModelSpec& spec, const BlockLayers& layers,
-        int index);
+  Block(const ParallelContext& context, const ModelSpec& spec, const BlockLayers& layers, int index,
+        const MoeOptions& moe);
 
   /// What backward needs; with recompute some of it is undefined between the passes.
   struct Saved {
@@ -24,7 +24,7 @@ class Block {
     at::Tensor mlp_input;        ///< norm(h).
     Norm4D::Statistics attention_statistics, mlp_statistics;
     Attention::Saved attention;
-    Mlp::Saved mlp;
+    FeedForward::Saved mlp;
 
     /// Lets go of what is not kept.
     void keep(const KeptActivations& kept);
@@ -42,11 +42,11 @@ class Block {
   ParameterUnit unit();
 
  private:
-  /// residual + dropout(in + bias of `linear`).
-  at::Tensor add_residual(const at::Tensor& in, const Linear4D& linear, const at::Tensor& residual,
+  /// residual + dropout(in + bias).
+  at::Tensor add_residual(const at::Tensor& in, const VectorBlock* bias, const at::Tensor& residual,
                           const MicroBatch& batch, std::uint32_t place) const;
   /// The gradient of `in` from that of the sum; adds the bias's gradient.
-  at::Tensor residual_backward(const at::Tensor& d_output, Linear4D& linear,
+  at::Tensor residual_backward(const at::Tensor& d_output, VectorBlock* bias,
                                const MicroBatch& batch, std::uint32_t place) const;
 
   const ParallelContext& context_;
@@ -56,7 +56,7 @@ class Block {
   Norm4D attention_norm_;
   Attention attention_;
   Norm4D mlp_norm_;
-  Mlp mlp_;
+  FeedForward mlp_;
 };
 
 }  // namespace fourfold

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "model/routing.h"
+
 namespace fourfold {
 
 /// The sequences of one forward pass of one (z, data) rank; the same on all its x and y.
@@ -17,6 +19,8 @@ struct MicroBatch {
   std::int64_t seq = 0;
   std::int64_t step = 0;
   bool dropout = false;  ///< On in training.
+  float loss_scale = 0;  ///< What backward multiplies the sum of losses with: 1 / tokens of a step.
+  Routing routing;       ///< Of a model with experts.
 
   std::int64_t rows() const { return tokens.numel(); }
   /// The `index`-th of `slices` parts of the sequences, which differ by one at most, as views.

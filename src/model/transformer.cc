@@ -12,8 +12,9 @@
 namespace fourfold {
 Transformer::Transformer(const ParallelContext& context, const ModelSpec& spec,
                          const TransformerOptions& options)
-    : Transformer(context, spec, options,
-                  model_layers(spec, context.shape().shape(), options.head_layout)) {}
+    : Transformer(
+          context, spec, options,
+          model_layers(spec, context.shape().shape(), options.head_layout, options.moe.experts)) {}
 
 Transformer::Transformer(const ParallelContext& context, const ModelSpec& spec,
                          const TransformerOptions& options, const ModelLayers& layers)
@@ -23,7 +24,7 @@ Transformer::Transformer(const ParallelContext& context, const ModelSpec& spec,
       embedding_(context, layers.embedding),
       final_norm_(context, layers.final_norm) {
   for (int i = 0; i < spec.layers; ++i) {
-    blocks_.push_back(std::make_unique<Block>(context, spec, layers.blocks[i], i));
+    blocks_.push_back(std::make_unique<Block>(context, spec, layers.blocks[i], i, options.moe));
   }
   if (layers.head) {
     head_ = std::make_unique<WeightBlock>(context, std::vector<ParameterSpec>{*layers.head});
@@ -84,7 +85,10 @@ int Transformer::slices_of(const MicroBatch& batch) const {
 double Transformer::forward_backward(const MicroBatch& batch, float scale, const Passed& passed) {
   const int slices = slices_of(batch);
   std::vector<MicroBatch> parts;
-  for (int i = 0; i < slices; ++i) parts.push_back(batch.slice(slices, i));
+  for (int i = 0; i < slices; ++i) {
+    parts.push_back(batch.slice(slices, i));
+    parts.back().loss_scale = scale;
+  }
   std::vector<Async<double>> passes;
   for (const MicroBatch& part : parts) {
     // They keep step with each other: the last one is past a unit when all are.

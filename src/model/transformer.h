@@ -15,6 +15,7 @@ struct TransformerOptions {
   HeadLayout head_layout = HeadLayout::kReduceLogits;
   /// Of each block, what backward need not compute again; empty: all is kept.
   std::vector<KeptActivations> kept;
+  MoeOptions moe;
 };
 
 /// A decoder-only transformer on the grid: embedding, blocks, final norm, head. The GPT-2 and Llama

@@ -15,8 +15,7 @@ void GradientNormSum::add(const OptimizerTensor& tensor, std::int64_t index) {
   if (sum_.non_finite() > before) first_bad_ = std::min(first_bad_, index);
 }
 
-GradientNorm GradientNormSum::combine(std::span<const OptimizerTensor> tensors,
-                                      Communicator& world) {
+GradientNorm GradientNormSum::combine(std::span<const std::string> names, Communicator& world) {
   sum_.normalise();
   world.all_reduce({sum_.words().data(), ExactSum::kWords, DType::kI64}, ReduceOp::kSum)
       .wait_host();
@@ -25,7 +24,7 @@ GradientNorm GradientNormSum::combine(std::span<const OptimizerTensor> tensors,
   norm.non_finite = sum_.non_finite();
   if (norm.non_finite > 0) {
     world.all_reduce({&first_bad_, 1, DType::kI64}, ReduceOp::kMin).wait_host();
-    norm.first_bad = tensors[static_cast<std::size_t>(first_bad_)].name;
+    norm.first_bad = names[static_cast<std::size_t>(first_bad_)];
   }
   return norm;
 }

@@ -25,8 +25,8 @@ class GradientNormSum {
   /// Adds the elements that this rank counts. `index` is the tensor's place among all of the
   /// model's and the same on every rank.
   void add(const OptimizerTensor& tensor, std::int64_t index);
-  /// The norm over all ranks. Collective over `world`; `tensors` names them by index.
-  GradientNorm combine(std::span<const OptimizerTensor> tensors, Communicator& world);
+  /// The norm over all ranks. Collective over `world`; `names` are those of all tensors, by index.
+  GradientNorm combine(std::span<const std::string> names, Communicator& world);
 
  private:
   ExactSum sum_;

@@ -1,5 +1,6 @@
 #include "parallel/bucket.h"
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -18,17 +19,30 @@ void copy_out(const char* packed, char* stored, std::size_t bytes) {
 
 }  // namespace
 
-std::vector<std::int64_t> counts_over_data(const ParallelContext& context, const Parameter& p) {
-  return split_counts(p.stored.dims[0].size(), context.size(Axis::kData), p.weight.size(1));
+std::vector<std::int64_t> counts_of_replicas(const Communicator& replicas, const Parameter& p) {
+  return split_counts(p.stored.dims[0].size(), replicas.size(), p.weight.size(1));
 }
 
-Bucket::Bucket(const ParallelContext& context, std::vector<Parameter*> parameters)
+std::vector<Replicated> by_replicas(const ParallelContext& context,
+                                    std::span<Parameter* const> parameters) {
+  std::vector<Replicated> sets;
+  for (Parameter* p : parameters) {
+    Communicator& replicas = context.grid.replicas(p->spec.layout.expert_ranks);
+    auto at = std::find_if(sets.begin(), sets.end(),
+                           [&](const Replicated& set) { return set.replicas == &replicas; });
+    if (at == sets.end()) at = sets.insert(at, Replicated{&replicas, {}});
+    at->parameters.push_back(p);
+  }
+  return sets;
+}
+
+Bucket::Bucket(const Communicator& replicas, std::vector<Parameter*> parameters)
     : parameters_(std::move(parameters)),
-      ranks_(context.size(Axis::kData)),
-      rank_(context.coords().data),
+      ranks_(replicas.size()),
+      rank_(replicas.rank()),
       counts_(static_cast<std::size_t>(ranks_)) {
   for (const Parameter* p : parameters_) {
-    const auto each = counts_over_data(context, *p);
+    const auto each = counts_of_replicas(replicas, *p);
     for (std::size_t r = 0; r < each.size(); ++r) counts_[r] += each[r];
   }
 }

@@ -28,31 +28,37 @@ void GradientSync::start_ready(Lane lane) {
 }
 
 void GradientSync::start(std::span<Parameter* const> parameters, Lane lane) {
-  std::vector<Parameter*> small, large;
   for (Parameter* p : parameters) {
     const int parts = p->spec.layout.dims[0].parts;
-    if (parts != 0) {
-      context_.grid.sharers_of_x(parts)
-          .all_reduce(buffer_of(p->gradient), ReduceOp::kSum)
-          .wait_stream();
-    }
+    if (parts == 0) continue;
+    context_.grid.sharers_of_x(parts)
+        .all_reduce(buffer_of(p->gradient), ReduceOp::kSum)
+        .wait_stream();
+  }
+  for (const Replicated& set : by_replicas(context_, parameters)) {
+    if (set.replicas->size() > 1) start_sums(set, lane);
+  }
+}
+
+void GradientSync::start_sums(const Replicated& set, Lane lane) {
+  Communicator& replicas = *set.replicas;
+  std::vector<Parameter*> small, large;
+  for (Parameter* p : set.parameters) {
     (p->gradient.numel() < Bucket::kSmall ? small : large).push_back(p);
   }
-  if (context_.size(Axis::kData) == 1) return;
-  Sum sum{Bucket(context_, std::move(small)), {}, {}, {}};
+  Sum sum{Bucket(replicas, std::move(small)), {}, {}, {}};
   std::vector<at::Tensor> tensors;
   std::vector<Work> works;
-  for (const Parameter* p : large) start_sum(*p, lane, sum, tensors, works);
+  for (const Parameter* p : large) start_sum(replicas, *p, lane, sum, tensors, works);
   if (!sum.bucket.empty()) {
-    Communicator& data = context_.grid.group({Axis::kData});
     const at::Tensor packed = sum.bucket.pack(&Parameter::gradient);
     if (context_.zero) {
       sum.sum = sum.bucket.room_of_mine(DType::kF32);
-      works.push_back(data.reduce_scatter(buffer_of(packed), buffer_of(sum.sum),
-                                          sum.bucket.counts(), ReduceOp::kSum, lane));
+      works.push_back(replicas.reduce_scatter(buffer_of(packed), buffer_of(sum.sum),
+                                              sum.bucket.counts(), ReduceOp::kSum, lane));
     } else {
       sum.sum = packed;
-      works.push_back(data.all_reduce(buffer_of(packed), ReduceOp::kSum, lane));
+      works.push_back(replicas.all_reduce(buffer_of(packed), ReduceOp::kSum, lane));
     }
     tensors.insert(tensors.end(), {packed, sum.sum});
   }
@@ -61,9 +67,8 @@ void GradientSync::start(std::span<Parameter* const> parameters, Lane lane) {
   while (sums_.size() > kUnitsInFlight) finish_first();
 }
 
-void GradientSync::start_sum(const Parameter& p, Lane lane, Sum& sum,
+void GradientSync::start_sum(Communicator& replicas, const Parameter& p, Lane lane, Sum& sum,
                              std::vector<at::Tensor>& tensors, std::vector<Work>& works) {
-  Communicator& data = context_.grid.group({Axis::kData});
   const at::Tensor target = context_.zero ? p.updated_gradient() : p.gradient;
   const at::Tensor in = as_type(p.gradient, context_.gradients);
   at::Tensor out = target;
@@ -71,10 +76,10 @@ void GradientSync::start_sum(const Parameter& p, Lane lane, Sum& sum,
     out = context_.zero ? empty_tensor(target.sizes(), context_.gradients) : in;
     sum.rounded.emplace_back(out, target);
   }
-  works.push_back(context_.zero
-                      ? data.reduce_scatter(buffer_of(in), buffer_of(out),
-                                            counts_over_data(context_, p), ReduceOp::kSum, lane)
-                      : data.all_reduce(buffer_of(in), ReduceOp::kSum, lane));
+  works.push_back(context_.zero ? replicas.reduce_scatter(buffer_of(in), buffer_of(out),
+                                                          counts_of_replicas(replicas, p),
+                                                          ReduceOp::kSum, lane)
+                                : replicas.all_reduce(buffer_of(in), ReduceOp::kSum, lane));
   tensors.insert(tensors.end(), {in, out});
 }
 

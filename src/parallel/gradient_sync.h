@@ -14,10 +14,10 @@
 namespace fourfold {
 
 /// Sums the stored gradients (already summed over z by the scheduler) of a step's last backward
-/// over data, and over the x ranks that share a part of a key/value weight, unit by unit as the
-/// backward goes on. With ZeRO-1 the sum over data is a reduce-scatter: only
-/// Parameter::updated_gradient() holds it afterwards. Small parameters of a unit are packed into
-/// one operation; neither that nor the order of units changes a bit.
+/// over data (experts': over their replicas), and over the x ranks that share a part of a key/value
+/// weight, unit by unit as the backward goes on. With ZeRO-1 the sum over data is a reduce-scatter:
+/// only Parameter::updated_gradient() holds it afterwards. Small parameters of a unit are packed
+/// into one operation; neither that nor the order of units changes a bit.
 class GradientSync {
  public:
   /// Both outlive this. The scheduler's options say whether sums run behind the backward.
@@ -33,7 +33,8 @@ class GradientSync {
   void finish();
 
  private:
-  /// Units whose sums are on their way at a time: bounds the memory of what is packed or rounded.
+  /// Units (their experts apart) whose sums are on their way at a time: bounds the memory of what
+  /// is packed or rounded.
   static constexpr std::size_t kUnitsInFlight = 4;
 
   struct Passed {
@@ -49,9 +50,10 @@ class GradientSync {
   };
 
   void start_ready(Lane lane);
+  void start_sums(const Replicated& set, Lane lane);
   /// Of a large one.
-  void start_sum(const Parameter& p, Lane lane, Sum& sum, std::vector<at::Tensor>& tensors,
-                 std::vector<Work>& works);
+  void start_sum(Communicator& replicas, const Parameter& p, Lane lane, Sum& sum,
+                 std::vector<at::Tensor>& tensors, std::vector<Work>& works);
   void finish_first();
 
   const ParallelContext& context_;

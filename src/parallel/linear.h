@@ -48,7 +48,7 @@ class Linear4D {
  private:
   at::Tensor input_gradient(const at::Tensor& d_output, const at::Tensor& weight) const;
   void add_weight_gradient(const at::Tensor& input, const at::Tensor& d_output);
-  const std::string& name() const { return weights_.parameters().front().spec.name; }
+  const std::string& name() const { return weights_.name(); }
 
   const ParallelContext& context_;
   Orientation orientation_;

@@ -8,17 +8,14 @@
 namespace fourfold {
 
 void OverlapScheduler::add(const WeightBlock& weights) {
-  const std::string& name = weights.parameters().front().spec.name;
-  FF_CHECK(matrices_.emplace(name, &weights).second, "{} is there twice", name);
+  FF_CHECK(matrices_.emplace(weights.name(), &weights).second, "{} is there twice", weights.name());
 }
 
 void OverlapScheduler::bind(std::span<const ParameterUnit> units, std::size_t cached) {
   for (const ParameterUnit& unit : units) {
-    for (const Parameter* p : unit.parameters()) {
-      const auto found = matrices_.find(p->spec.name);
-      if (found == matrices_.end()) continue;
-      unit_of_[found->second] = &unit;
-      if (cached > 0) cache_[found->second].reset();
+    for (const WeightBlock* weights : unit.matrices()) {
+      unit_of_[weights] = &unit;
+      if (cached > 0) cache_[weights].reset();
     }
     if (cached > 0) --cached;
   }
@@ -53,8 +50,7 @@ at::Tensor OverlapScheduler::gather(const WeightBlock& weights) {
   std::size_t at = 0;
   for (;; ++at) {
     if (at == ahead_.size() && next_ < order_.size()) start_gather();
-    FF_CHECK(at < std::min(most, ahead_.size()), "{} is not next in the plan",
-             weights.parameters().front().spec.name);
+    FF_CHECK(at < std::min(most, ahead_.size()), "{} is not next in the plan", weights.name());
     if (ahead_[at].weights == &weights) break;
   }
   const std::size_t depth =

@@ -44,7 +44,7 @@ class OverlapScheduler {
   /// `cached` of them, gathered matrices are kept until spread().
   void bind(std::span<const ParameterUnit> units, std::size_t cached = 0);
 
-  /// A pass begins that will gather these matrices, by the names of their first parameters, in this
+  /// A pass begins that will gather these matrices, by their names, in this
   /// order, each once for every slice, which keep step with each other. Stored weights do not
   /// change before its last gather.
   void begin(std::span<const std::string> order, int slices = 1);

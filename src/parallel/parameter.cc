@@ -5,6 +5,7 @@
 #include "comm/tensor_buffer.h"
 #include "device/tensors.h"
 #include "kernels/random.h"
+#include "layout/expert_grid.h"
 
 namespace fourfold {
 namespace {
@@ -26,9 +27,11 @@ at::Tensor updated_part(const Parameter& p, const at::Tensor& stored) {
 at::Tensor Parameter::updated_weight() const { return updated_part(*this, weight); }
 at::Tensor Parameter::updated_gradient() const { return updated_part(*this, gradient); }
 
-ParameterGroup::ParameterGroup(const ParallelContext& context, std::vector<ParameterSpec> specs)
-    : context_(context) {
+ParameterGroup::ParameterGroup(const ParallelContext& context, std::vector<ParameterSpec> specs,
+                               std::string name)
+    : context_(context), name_(std::move(name)) {
   FF_CHECK(!specs.empty(), "a group of no parameters");
+  if (name_.empty()) name_ = specs.front().name;
   for (ParameterSpec& spec : specs) {
     Parameter p;
     const Grid& grid = context.shape();
@@ -36,7 +39,9 @@ ParameterGroup::ParameterGroup(const ParallelContext& context, std::vector<Param
     p.block = spec.layout.block(grid, at);
     p.stored = spec.layout.stored(grid, at);
     p.updated = spec.layout.updated(grid, at, context.zero);
-    p.counted = spec.layout.replica(grid, at) == 0 && (context.zero || at.data == 0);
+    const ExpertGrid experts(grid.shape(), spec.layout.expert_ranks);
+    p.counted =
+        spec.layout.replica(grid, at) == 0 && (context.zero || experts.place(at).replica == 0);
     p.spec = std::move(spec);
     parameters_.push_back(std::move(p));
     rows_ += block_rows(parameters_.back());
@@ -97,25 +102,30 @@ void ParameterGroup::initialise(Parameter& p) {
   p.master.copy_(updated_part(p, whole));
 }
 
-std::vector<std::int64_t> ParameterGroup::counts_over_z(const Parameter& p) const {
-  return split_counts(block_rows(p), context_.size(Axis::kZ), cols_);
+Communicator& ParameterGroup::storers() const {
+  return context_.grid.storers(parameters_.front().spec.layout.expert_ranks);
 }
 
-std::vector<Work> ParameterGroup::start_gather_over_z(const at::Tensor& whole, Lane lane) const {
-  Communicator& z = context_.grid.group({Axis::kZ});
+std::vector<std::int64_t> ParameterGroup::counts_of_shards(const Parameter& p) const {
+  return split_counts(block_rows(p), storers().size(), cols_);
+}
+
+std::vector<Work> ParameterGroup::start_gather_of_shards(const at::Tensor& whole, Lane lane) const {
+  Communicator& storers = this->storers();
   std::vector<Work> works;
   std::int64_t row = 0;
   for (const Parameter& p : parameters_) {
     const at::Tensor out = rows_of(whole, row, row + block_rows(p));
     row += block_rows(p);
-    works.push_back(z.all_gather(buffer_of(p.weight), buffer_of(out), counts_over_z(p), lane));
+    works.push_back(
+        storers.all_gather(buffer_of(p.weight), buffer_of(out), counts_of_shards(p), lane));
   }
   return works;
 }
 
-std::vector<Work> ParameterGroup::start_scatter_over_z(const at::Tensor& whole,
-                                                       const at::Tensor& part, Lane lane) const {
-  Communicator& z = context_.grid.group({Axis::kZ});
+std::vector<Work> ParameterGroup::start_scatter_to_shards(const at::Tensor& whole,
+                                                          const at::Tensor& part, Lane lane) const {
+  Communicator& storers = this->storers();
   std::vector<Work> works;
   std::int64_t row = 0, stored = 0;
   for (const Parameter& p : parameters_) {
@@ -123,8 +133,8 @@ std::vector<Work> ParameterGroup::start_scatter_over_z(const at::Tensor& whole,
     const at::Tensor out = rows_of(part, stored, stored + stored_rows(p));
     row += block_rows(p);
     stored += stored_rows(p);
-    works.push_back(
-        z.reduce_scatter(buffer_of(in), buffer_of(out), counts_over_z(p), ReduceOp::kSum, lane));
+    works.push_back(storers.reduce_scatter(buffer_of(in), buffer_of(out), counts_of_shards(p),
+                                           ReduceOp::kSum, lane));
   }
   return works;
 }

@@ -12,7 +12,10 @@ namespace fourfold {
 /// the model. What a unit refers to belongs to the layers.
 class ParameterUnit {
  public:
-  void add(WeightBlock& weights) { add_parameters(weights); }
+  void add(WeightBlock& weights) {
+    add_parameters(weights);
+    matrices_.push_back(&weights);
+  }
   void add(VectorBlock& vectors) {
     add_parameters(vectors);
     vectors_.push_back(&vectors);
@@ -24,6 +27,7 @@ class ParameterUnit {
 
   /// In the order of the forward pass.
   const std::vector<Parameter*>& parameters() const { return parameters_; }
+  const std::vector<const WeightBlock*>& matrices() const { return matrices_; }
 
   void zero_gradients() const {
     for (Parameter* p : parameters_) p->gradient.zero_();
@@ -43,6 +47,7 @@ class ParameterUnit {
   }
 
   std::vector<Parameter*> parameters_;
+  std::vector<const WeightBlock*> matrices_;
   std::vector<VectorBlock*> vectors_;
 };
 

@@ -6,8 +6,9 @@
 
 namespace fourfold {
 
-WeightBlock::WeightBlock(const ParallelContext& context, std::vector<ParameterSpec> specs)
-    : ParameterGroup(context, std::move(specs)) {
+WeightBlock::WeightBlock(const ParallelContext& context, std::vector<ParameterSpec> specs,
+                         std::string name)
+    : ParameterGroup(context, std::move(specs), std::move(name)) {
   if (context.overlap) context.overlap->add(*this);
 }
 
@@ -22,9 +23,9 @@ void WeightBlock::add_gradient(const GradientTarget& target) {
 }
 
 WeightBlock::Gather WeightBlock::start_gather(Lane lane) const {
-  if (context().size(Axis::kZ) == 1) return {weights(), {}};
+  if (storers().size() == 1) return {weights(), {}};
   const at::Tensor whole = empty_tensor({rows(), cols()}, context().compute);
-  return {whole, InFlight({whole}, start_gather_over_z(whole, lane))};
+  return {whole, InFlight({whole}, start_gather_of_shards(whole, lane))};
 }
 
 WeightBlock::GradientTarget WeightBlock::gradient_target() {
@@ -32,16 +33,16 @@ WeightBlock::GradientTarget WeightBlock::gradient_target() {
 }
 
 WeightBlock::GradientTarget WeightBlock::new_gradient_target() {
-  if (context().size(Axis::kZ) == 1) return {gradients(), true};
+  if (storers().size() == 1) return {gradients(), true};
   return {empty_tensor({rows(), cols()}, DType::kF32), false};
 }
 
 WeightBlock::Scatter WeightBlock::start_scatter(const GradientTarget& target, Lane lane) {
-  if (context().size(Axis::kZ) == 1) return {gradients(), {}, {}};
+  if (storers().size() == 1) return {gradients(), {}, {}};
   const DType type = context().gradients;
   const at::Tensor part = empty_tensor(gradients().sizes(), type);
   const at::Tensor whole = as_type(target.tensor, type);
-  return {gradients(), part, InFlight({whole, part}, start_scatter_over_z(whole, part, lane))};
+  return {gradients(), part, InFlight({whole, part}, start_scatter_to_shards(whole, part, lane))};
 }
 
 void WeightBlock::Scatter::finish() {

@@ -10,7 +10,8 @@ namespace fourfold {
 class WeightBlock : public ParameterGroup {
  public:
   /// Makes itself known to the context's scheduler.
-  WeightBlock(const ParallelContext& context, std::vector<ParameterSpec> specs);
+  WeightBlock(const ParallelContext& context, std::vector<ParameterSpec> specs,
+              std::string name = {});
 
   /// A gather under way.
   class Gather {

@@ -6,19 +6,24 @@
 
 namespace fourfold {
 
-/// The updated weights of a unit on their way to the ranks that use them: with ZeRO-1 the data
-/// ranks gather the rows that the others updated, then the unit's vectors are fetched anew.
+/// The updated weights of a unit on their way to the ranks that use them: with ZeRO-1 those that
+/// replicate a shard gather the rows that the others updated, then the unit's vectors are fetched
+/// anew.
 class WeightSpread {
  public:
-  /// Collective over data, as is finish().
+  /// Collective over the replicas, as is finish().
   WeightSpread(const ParallelContext& context, const ParameterUnit& unit, Lane lane);
   /// To be called once, before any use of the weights.
   void finish();
 
  private:
+  struct Packed {
+    Bucket bucket;
+    at::Tensor tensor;
+  };
+
   const ParameterUnit* unit_;
-  Bucket bucket_;
-  at::Tensor packed_;
+  std::vector<Packed> packed_;
   InFlight in_flight_;
 };
 

@@ -25,7 +25,7 @@ class MemoryModel {
       : run_(run),
         at_(at),
         grid_(run.parallel.grid, run.parallel.order),
-        layers_(model_layers(run.model, grid_.shape(), head_layout_of(run))),
+        layers_(model_layers_of(run)),
         kept_(kept_by_block(run)),
         compute_(run.train.precision == Precision::kBf16 ? 2 : 4),
         rows_(run.train.micro_batch * run.train.seq_len),

@@ -26,11 +26,42 @@ LinearSpec linear_of(const ModelSpec& spec, std::vector<LinearMember> members, s
   return {std::move(members), in, orientation, spec.bias, static_cast<float>(std)};
 }
 
-BlockLayers block_layers(const ModelSpec& spec, const GridShape& grid, int block) {
-  const int kv_parts = spec.kv_heads < grid.x ? spec.kv_heads : 0;
+/// An MLP of this width whose linears are named under `name`.
+ExpertLayers mlp_layers(const ModelSpec& spec, const std::string& name, std::int64_t width) {
   std::vector<LinearMember> up;
-  if (spec.gated()) up.push_back({layer_name(block, "mlp.gate_proj"), spec.ffn, 0});
-  up.push_back({layer_name(block, "mlp.up_proj"), spec.ffn, 0});
+  if (spec.gated()) up.push_back({name + ".gate_proj", width, 0});
+  up.push_back({name + ".up_proj", width, 0});
+  return {
+      linear_of(spec, std::move(up), spec.hidden, Orientation::kNormal),
+      linear_of(spec, {{name + ".down_proj", spec.hidden, 0}}, width, Orientation::kTransposed)};
+}
+
+MoeLayers moe_layers(const ModelSpec& spec, ExpertRanks ranks, int block) {
+  const MoeSpec& moe = spec.moe;
+  const auto std = static_cast<float>(spec.init_std);
+  MoeLayers layers{{layer_name(block, "mlp.gate"), moe.experts, spec.hidden, std},
+                   ExpertMap(moe.experts, ranks.ranks, ranks.placement),
+                   layer_name(block, "mlp.experts"),
+                   {},
+                   {}};
+  for (int e = 0; e < moe.experts; ++e) {
+    ExpertLayers expert = mlp_layers(spec, fmt::format("{}.{}", layers.name, e), moe.ffn);
+    for (LinearSpec* linear : {&expert.up, &expert.down}) {
+      linear->expert = e;
+      linear->expert_ranks = ranks.ranks;
+      linear->expert_rank = layers.map.rank_of(e);
+    }
+    layers.experts.push_back(std::move(expert));
+  }
+  if (moe.shared_experts > 0 && moe.shared_gate) {
+    layers.shared_gate = {layer_name(block, "mlp.shared_expert_gate"), 1, spec.hidden, std};
+  }
+  return layers;
+}
+
+BlockLayers block_layers(const ModelSpec& spec, const GridShape& grid, ExpertRanks experts,
+                         int block) {
+  const int kv_parts = spec.kv_heads < grid.x ? spec.kv_heads : 0;
   BlockLayers layers;
   layers.attention_norm = norm_of(spec, layer_name(block, "input_layernorm"));
   layers.qkv = linear_of(spec,
@@ -41,9 +72,14 @@ BlockLayers block_layers(const ModelSpec& spec, const GridShape& grid, int block
   layers.projection = linear_of(spec, {{layer_name(block, "self_attn.o_proj"), spec.hidden, 0}},
                                 spec.query_width(), Orientation::kTransposed);
   layers.mlp_norm = norm_of(spec, layer_name(block, "post_attention_layernorm"));
-  layers.up = linear_of(spec, std::move(up), spec.hidden, Orientation::kNormal);
-  layers.down = linear_of(spec, {{layer_name(block, "mlp.down_proj"), spec.hidden, 0}}, spec.ffn,
-                          Orientation::kTransposed);
+  const bool sparse = spec.moe.in_layer(block);
+  if (sparse) layers.moe = moe_layers(spec, experts, block);
+  const std::int64_t width = sparse ? spec.moe.shared_experts * spec.moe.ffn : spec.ffn;
+  if (width == 0) return layers;
+  ExpertLayers mlp =
+      mlp_layers(spec, layer_name(block, sparse ? "mlp.shared_expert" : "mlp"), width);
+  layers.up = std::move(mlp.up);
+  layers.down = std::move(mlp.down);
   return layers;
 }
 
@@ -56,14 +92,22 @@ TensorLayout head_weight_layout(const ModelSpec& spec, HeadLayout layout) {
 
 }  // namespace
 
-ModelLayers model_layers(const ModelSpec& spec, const GridShape& grid, HeadLayout head_layout) {
+ModelLayers model_layers_of(const RunSpec& run) {
+  return model_layers(run.model, run.parallel.grid, head_layout_of(run),
+                      {run.parallel.expert, run.parallel.expert_placement});
+}
+
+ModelLayers model_layers(const ModelSpec& spec, const GridShape& grid, HeadLayout head_layout,
+                         ExpertRanks experts) {
   const auto std = static_cast<float>(spec.init_std);
   ModelLayers layers;
   const bool learned = spec.position == Position::kLearned;
   layers.embedding = {"model.embed_tokens", learned ? "model.embed_positions" : "",
                       spec.vocab,           spec.hidden,
                       spec.seq_len,         std};
-  for (int i = 0; i < spec.layers; ++i) layers.blocks.push_back(block_layers(spec, grid, i));
+  for (int i = 0; i < spec.layers; ++i) {
+    layers.blocks.push_back(block_layers(spec, grid, experts, i));
+  }
   layers.final_norm = norm_of(spec, "model.norm");
   layers.head_layout = head_layout;
   if (!spec.tie_embeddings) {
@@ -84,16 +128,23 @@ std::vector<ParameterSpec> parameters_of(const ModelLayers& layers) {
   if (!layers.embedding.position_name.empty()) {
     all.push_back(position_table_spec(layers.embedding));
   }
-  for (const BlockLayers& block : layers.blocks) {
-    add(norm_parameters(block.attention_norm));
-    for (const LinearSpec* linear : {&block.qkv, &block.projection}) {
+  auto add_linears = [&](const LinearSpec& first, const LinearSpec& second) {
+    for (const LinearSpec* linear : {&first, &second}) {
       add(weight_specs(*linear));
       add(bias_specs(*linear));
     }
+  };
+  for (const BlockLayers& block : layers.blocks) {
+    add(norm_parameters(block.attention_norm));
+    add_linears(block.qkv, block.projection);
     add(norm_parameters(block.mlp_norm));
-    for (const LinearSpec* linear : {&block.up, &block.down}) {
-      add(weight_specs(*linear));
-      add(bias_specs(*linear));
+    if (block.moe) {
+      all.push_back(router_weight_spec(block.moe->router));
+      for (const ExpertLayers& e : block.moe->experts) add_linears(e.up, e.down);
+    }
+    add_linears(block.up, block.down);
+    if (block.moe && block.moe->shared_gate) {
+      all.push_back(router_weight_spec(*block.moe->shared_gate));
     }
   }
   add(norm_parameters(layers.final_norm));

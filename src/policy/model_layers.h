@@ -1,13 +1,39 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "layout/expert_map.h"
 #include "layout/layer_specs.h"
 #include "policy/head_layout.h"
-#include "spec/model_spec.h"
+#include "spec/run_spec.h"
 
 namespace fourfold {
+
+/// Which ranks hold a layer's experts.
+struct ExpertRanks {
+  int ranks = 1;  ///< Of an ExpertGrid.
+  ExpertPlacement placement = ExpertPlacement::kContiguous;
+};
+
+/// One expert: an MLP.
+struct ExpertLayers {
+  LinearSpec up, down;  ///< As in BlockLayers.
+};
+
+/// What stands in place of an MLP.
+struct MoeLayers {
+  RouterSpec router;
+  ExpertMap map;
+  std::string name;                   ///< Before the experts' numbers.
+  std::vector<ExpertLayers> experts;  ///< All of the layer.
+  std::optional<RouterSpec> shared_gate;
+
+  /// Of the matrices of a rank's experts together, for plans.
+  std::string up_name() const { return name + ".up"; }
+  std::string down_name() const { return name + ".down"; }
+};
 
 /// A transformer block's layers, in the order of the forward pass.
 struct BlockLayers {
@@ -15,8 +41,12 @@ struct BlockLayers {
   LinearSpec qkv;         ///< q | k | v, normal.
   LinearSpec projection;  ///< Transposed.
   NormSpec mlp_norm;
+  std::optional<MoeLayers> moe;
+  /// The MLP; beside experts the shared ones together, without members where there are none.
   LinearSpec up;    ///< Up, or gate | up; normal.
   LinearSpec down;  ///< Transposed.
+
+  bool has_mlp() const { return !up.members.empty(); }
 };
 
 /// The layers of a model on a grid, in the order of the forward pass. Pure: the model is built from
@@ -30,7 +60,10 @@ struct ModelLayers {
 };
 
 /// `grid` must be one that check_grid() allows.
-ModelLayers model_layers(const ModelSpec& spec, const GridShape& grid, HeadLayout head_layout);
+ModelLayers model_layers(const ModelSpec& spec, const GridShape& grid, HeadLayout head_layout,
+                         ExpertRanks experts = {});
+/// Those of a run on its grid.
+ModelLayers model_layers_of(const RunSpec& run);
 
 /// Every parameter of the model, in the order of the forward pass.
 std::vector<ParameterSpec> parameters_of(const ModelLayers& layers);

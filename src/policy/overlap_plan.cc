@@ -9,7 +9,17 @@ std::string name_of(const LinearSpec& linear) { return weight_specs(linear).fron
 
 /// The matrices of a block's forward pass, in order; backward uses them from the last to the first.
 std::vector<std::string> names_of(const BlockLayers& block) {
-  return {name_of(block.qkv), name_of(block.projection), name_of(block.up), name_of(block.down)};
+  std::vector<std::string> names{name_of(block.qkv), name_of(block.projection)};
+  if (block.moe) {
+    const MoeLayers& moe = *block.moe;
+    names.insert(names.end(),
+                 {router_weight_spec(moe.router).name, moe.up_name(), moe.down_name()});
+  }
+  if (block.has_mlp()) names.insert(names.end(), {name_of(block.up), name_of(block.down)});
+  if (block.moe && block.moe->shared_gate) {
+    names.push_back(router_weight_spec(*block.moe->shared_gate).name);
+  }
+  return names;
 }
 
 void append(std::vector<std::string>& to, const std::vector<std::string>& more) {
@@ -35,7 +45,8 @@ OverlapPlan overlap_plan(const ModelLayers& layers, const std::vector<KeptActiva
     const KeptActivations of_block = i < kept.size() ? kept[i] : KeptActivations();
     if (!of_block.qkv) plan.step.push_back(name_of(block.qkv));
     if (!of_block.middle) plan.step.push_back(name_of(block.projection));
-    if (!of_block.up) plan.step.push_back(name_of(block.up));
+    if (!of_block.up && block.moe) plan.step.push_back(block.moe->up_name());
+    if (!of_block.up && block.has_mlp()) plan.step.push_back(name_of(block.up));
     std::reverse(names.begin(), names.end());
     append(plan.step, names);
   }

@@ -2,8 +2,8 @@
 
 namespace fourfold {
 
-KeptActivations kept_activations(Recompute recompute, bool keep_collectives,
-                                 const GridShape& shape) {
+KeptActivations kept_activations(Recompute recompute, bool keep_collectives, const GridShape& shape,
+                                 int expert_ranks) {
   KeptActivations kept;
   if (recompute == Recompute::kNone) return kept;
   const bool over_x = keep_collectives && shape.x > 1, over_y = keep_collectives && shape.y > 1;
@@ -14,6 +14,7 @@ KeptActivations kept_activations(Recompute recompute, bool keep_collectives,
   if (recompute == Recompute::kMlp || recompute == Recompute::kFull) {
     kept.mlp = false;
     kept.up = over_y;
+    kept.exchange = over_x || (keep_collectives && expert_ranks > 1);
   }
   if (recompute == Recompute::kFull) kept.middle = over_x;
   return kept;
@@ -22,7 +23,8 @@ KeptActivations kept_activations(Recompute recompute, bool keep_collectives,
 std::vector<KeptActivations> kept_by_block(const RunSpec& run) {
   return std::vector<KeptActivations>(
       static_cast<std::size_t>(run.model.layers),
-      kept_activations(run.memory.recompute, run.overlap.keep_collectives, run.parallel.grid));
+      kept_activations(run.memory.recompute, run.overlap.keep_collectives, run.parallel.grid,
+                       run.parallel.expert));
 }
 
 }  // namespace fourfold

@@ -8,20 +8,22 @@
 namespace fourfold {
 
 /// What of a block's activations is kept from forward to backward; backward computes the rest
-/// again. The block's input and the norms' statistics always are.
+/// again. The block's input, the norms' statistics and the routers' choices always are.
 struct KeptActivations {
   bool qkv = true;        ///< Queries, keys and values: the output of a collective over y.
   bool attention = true;  ///< Its normed input, its output and log-sum-exp.
   bool middle = true;     ///< The residual stream after attention: of a collective over x.
   bool up = true;         ///< The MLP before its activation: of a collective over y.
   bool mlp = true;        ///< The MLP's normed input, its activation.
+  bool exchange =
+      true;  ///< The tokens that a rank's experts got: of an all-to-all, gathered over x.
 };
 
 /// `keep_collectives`: what a collective over more than one rank gave is kept, so that no
 /// activation is communicated again (CAC of Singh et al., "A Hybrid Tensor-Expert-Data Parallelism
 /// Approach", arXiv 2303.06318, Section 5.2).
-KeptActivations kept_activations(Recompute recompute, bool keep_collectives,
-                                 const GridShape& shape);
+KeptActivations kept_activations(Recompute recompute, bool keep_collectives, const GridShape& shape,
+                                 int expert_ranks = 1);
 
 /// The same for each block of a run.
 std::vector<KeptActivations> kept_by_block(const RunSpec& run);

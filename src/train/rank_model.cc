@@ -55,29 +55,42 @@ TransformerOptions model_options(const RunSpec& run) {
   TransformerOptions options;
   options.head_layout = head_layout_of(run);
   options.kept = kept_by_block(run);
+  options.moe.experts = {run.parallel.expert, run.parallel.expert_placement};
+  options.moe.drop_duplicates = run.parallel.drop_duplicates;
+  options.moe.chunks = run.parallel.expert_chunks;
   return options;
 }
 
 /// Norms and biases never decay, embeddings by choice.
 bool decays(ParameterRole role, const OptimizerSpec& spec) {
-  return role == ParameterRole::kLinear ||
+  return role == ParameterRole::kLinear || role == ParameterRole::kRouter ||
          (role == ParameterRole::kEmbedding && spec.decay_embeddings);
 }
 
 }  // namespace
 
 RankModel::RankModel(const RunSpec& run, Communicator& world)
+    : RankModel(run, world, model_layers_of(run)) {}
+
+RankModel::RankModel(const RunSpec& run, Communicator& world, const ModelLayers& layers)
     : run_(run),
       world_(world),
       grid_(Grid(run.parallel.grid, run.parallel.order), world),
       overlap_({run.overlap.all_reduce, run.overlap.reduce_scatter, run.overlap.all_gather,
                 run.overlap.data_reduce, run.overlap.data_gather, run.overlap.prefetch_depth,
                 run.overlap.slices}),
-      plan_(overlap_plan(model_layers(run.model, run.parallel.grid, head_layout_of(run)),
-                         kept_by_block(run))),
+      specs_(parameters_of(layers)),
+      plan_(overlap_plan(layers, kept_by_block(run))),
       context_{grid_,     type_of(run.train.precision),   run.memory.zero == 1, run.seed, true,
                &overlap_, type_of(run.overlap.grad_dtype)},
-      model_(context_, run.model, model_options(run)) {
+      model_(context_, run.model, model_options(run)),
+      held_(specs_.size()),
+      routers_(run.model) {
+  for (const ParameterSpec& spec : specs_) {
+    index_[spec.name] = names_.size();
+    names_.push_back(spec.name);
+  }
+  for (Parameter* p : model_.parameters()) held_[index_of(*p)] = p;
   // The first unit is the embedding.
   const int cached = run.overlap.cache_layers;
   overlap_.bind(model_.units(), cached > 0 ? static_cast<std::size_t>(cached) + 1 : 0);
@@ -131,12 +144,14 @@ double RankModel::compute_gradients(std::int64_t step, std::int64_t first_sample
                                     const SampleReader& samples) {
   const std::int64_t tokens = run_.train.global_batch * run_.train.seq_len;
   for (const ParameterUnit& unit : model_.units()) unit.zero_gradients();
+  routers_.begin_step();
   double loss_sum = 0;
   GradientSync sync(context_, overlap_);
   for (std::int64_t i = 0; i < run_.accumulation(); ++i) {
     MicroBatch batch = make_batch(first_sample, sample_numbers(i), samples);
     batch.step = step;
     batch.dropout = true;
+    batch.routing = routers_.counting();
     overlap_.begin(plan_.step, model_.slices_of(batch));
     const bool last = i + 1 == run_.accumulation();
     auto passed = [&](const ParameterUnit& unit) {
@@ -145,9 +160,9 @@ double RankModel::compute_gradients(std::int64_t step, std::int64_t first_sample
     loss_sum += model_.forward_backward(batch, 1.0f / static_cast<float>(tokens), passed);
   }
   sync.finish();
-  grid_.group({Axis::kZ, Axis::kData})
-      .all_reduce({&loss_sum, 1, DType::kF64}, ReduceOp::kSum)
-      .wait_host();
+  Communicator& ranks = grid_.group({Axis::kZ, Axis::kData});
+  ranks.all_reduce({&loss_sum, 1, DType::kF64}, ReduceOp::kSum).wait_host();
+  routers_.sum(ranks);
   return loss_sum / static_cast<double>(tokens);
 }
 
@@ -168,20 +183,24 @@ GradientNorm RankModel::gradient_norm() {
   const TimedSpan span = context_.timed("gradient norm");
   GradientNormSum sum;
   for (std::size_t i = 0; i < optimizer_.size(); ++i) {
-    sum.add(optimizer_[i], static_cast<std::int64_t>(i));
+    sum.add(optimizer_[i], static_cast<std::int64_t>(index_of(*model_.parameters()[i])));
   }
-  return sum.combine(optimizer_, world_);
+  return sum.combine(names_, world_);
 }
 
 StepResult RankModel::apply_gradients(std::int64_t step, double loss) {
   StepResult result;
+  const std::int64_t tokens = run_.train.global_batch * run_.train.seq_len;
   result.loss = loss;
+  result.aux_loss = routers_.aux_loss(tokens);
+  result.z_loss = routers_.z_loss(tokens);
   result.lr = learning_rate(schedule_of(run_), step);
   const GradientNorm norm = gradient_norm();
   result.grad_norm = norm.norm;
   result.skipped = !finite(result.loss, norm, step);
   if (result.skipped) return result;
   ++updates_;
+  routers_.update();
   const double scale = clip_factor(norm.norm, run_.optimizer.clip_grad);
   // In the order of the next forward: the weights that it needs first are on their way first.
   std::span<const OptimizerTensor> rest = optimizer_;
@@ -209,7 +228,8 @@ double RankModel::evaluate(std::int64_t count, const SampleReader& samples) {
     // All ranks run every batch, since its collectives need them; samples past the end repeat the
     // last one and their rows are left out of the sum.
     for (std::int64_t& n : numbers) n = std::min(n, count - 1);
-    const MicroBatch batch = make_batch(0, std::move(numbers), samples);
+    MicroBatch batch = make_batch(0, std::move(numbers), samples);
+    batch.routing = routers_.reading();
     rows_of(batch.targets, real * seq, batch.rows()).fill_(kernels::kIgnoredTarget);
     overlap_.begin(plan_.forward);
     loss_sum += model_.forward(batch);
@@ -221,35 +241,40 @@ double RankModel::evaluate(std::int64_t count, const SampleReader& samples) {
 }
 
 std::vector<StateTensor> RankModel::state() {
-  const Grid& grid = context_.shape();
-  const Coords at = context_.coords();
   std::vector<StateTensor> state;
-  for (Parameter* p : model_.parameters()) {
-    StateTensor t;
-    t.name = p->spec.name;
-    t.shape = p->spec.layout.shape;
-    const HeldRegion held = held_region(p->spec.layout, grid, at, context_.zero);
-    t.region = held.region;
-    t.replica = held.replica;
-    t.replicas = held.replicas;
-    t.replica_set = held.replica_set;
-    t.layout = &p->spec.layout;
-    auto add = [&](const char* kind, const at::Tensor& tensor) {
-      t.kind = kind;
-      t.dtype = tensor_dtype(tensor);
-      t.data = tensor.mutable_data_ptr();
-      state.push_back(t);
-    };
-    if (context_.compute == DType::kBF16) {
-      t.optional = true;  // An fp32 run stores none: it is made from the master.
-      add(kKindWeight, p->updated_weight());
-      t.optional = false;
-    }
-    add(kKindMaster, p->master);
-    add(kKindExpAvg, p->exp_avg);
-    add(kKindExpAvgSq, p->exp_avg_sq);
-  }
+  for (std::size_t i = 0; i < specs_.size(); ++i) add_state(i, state);
+  routers_.add_state(world_.rank(), world_.size(), state);
   return state;
+}
+
+void RankModel::add_state(std::size_t index, std::vector<StateTensor>& state) {
+  const ParameterSpec& spec = specs_[index];
+  const Parameter* const p = held_[index];
+  StateTensor t;
+  t.name = spec.name;
+  t.shape = spec.layout.shape;
+  t.cls = tensor_class(spec);
+  const HeldRegion held =
+      held_region(spec.layout, context_.shape(), context_.coords(), context_.zero);
+  t.region = held.region;
+  t.replica = held.replica;
+  t.replicas = held.replicas;
+  t.replica_set = held.replica_set;
+  t.layout = &spec.layout;
+  auto add = [&](const char* kind, DType dtype, const at::Tensor& tensor) {
+    t.kind = kind;
+    t.dtype = dtype;
+    t.data = tensor.defined() ? tensor.mutable_data_ptr() : nullptr;
+    state.push_back(t);
+  };
+  if (context_.compute == DType::kBF16) {
+    t.optional = true;  // An fp32 run stores none: it is made from the master.
+    add(kKindWeight, DType::kBF16, p ? p->updated_weight() : at::Tensor());
+    t.optional = false;
+  }
+  add(kKindMaster, DType::kF32, p ? p->master : at::Tensor());
+  add(kKindExpAvg, DType::kF32, p ? p->exp_avg : at::Tensor());
+  add(kKindExpAvgSq, DType::kF32, p ? p->exp_avg_sq : at::Tensor());
 }
 
 void RankModel::restored(std::span<const StateTensor> state, std::int64_t updates) {

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "ckpt/state.h"
@@ -11,6 +13,7 @@
 #include "parallel/overlap_scheduler.h"
 #include "policy/overlap_plan.h"
 #include "spec/run_spec.h"
+#include "train/routers.h"
 
 namespace fourfold {
 
@@ -25,6 +28,8 @@ struct StepResult {
   double grad_norm = 0;  ///< Before clipping.
   double lr = 0;
   bool skipped = false;  ///< Gradients were not finite and the policy is to skip.
+  double aux_loss = 0;   ///< What the routers' balance added to the loss, of all layers.
+  double z_loss = 0;     ///< What their z-loss added.
 };
 
 /// One rank's share of a run: its part of the model, its optimizer state, and a step.
@@ -62,6 +67,14 @@ class RankModel {
   /// spreads them, restores the counter. Throws Error of kind kData where a weight is not the
   /// rounded master.
   void restored(std::span<const StateTensor> state, std::int64_t updates);
+  /// Of a model with experts.
+  Routers& routers() { return routers_; }
+  /// All parameters of the model, in the order of the forward pass, those that this rank has
+  /// nothing of (experts of others) too.
+  const std::vector<ParameterSpec>& specs() const { return specs_; }
+  /// The place of a parameter among them.
+  std::size_t index_of(const Parameter& p) const { return index_.at(p.spec.name); }
+
   /// Optimizer updates done (steps that were not skipped): the moments' bias correction counts
   /// them.
   std::int64_t updates() const { return updates_; }
@@ -75,7 +88,10 @@ class RankModel {
   std::vector<std::int64_t> sample_numbers(std::int64_t index) const;
   MicroBatch make_batch(std::int64_t first_sample, std::vector<std::int64_t> numbers,
                         const SampleReader& samples) const;
+  RankModel(const RunSpec& run, Communicator& world, const ModelLayers& layers);
   void bind_optimizer();
+  /// A parameter's tensors as checkpoints see them; its data where this rank has some.
+  void add_state(std::size_t index, std::vector<StateTensor>& state);
   GradientNorm gradient_norm();
   /// Whether the step may be applied; skips or throws by policy.
   bool finite(double loss, const GradientNorm& norm, std::int64_t step) const;
@@ -84,9 +100,14 @@ class RankModel {
   Communicator& world_;
   ProcessGrid grid_;
   OverlapScheduler overlap_;
+  std::vector<ParameterSpec> specs_;
+  std::vector<std::string> names_;  ///< Of specs_.
+  std::map<std::string, std::size_t> index_;
   OverlapPlan plan_;
   ParallelContext context_;
   Transformer model_;
+  std::vector<Parameter*> held_;  ///< By place in specs_; null where the rank has nothing of it.
+  Routers routers_;
   std::vector<OptimizerTensor> optimizer_;
   std::int64_t updates_ = 0;
 };

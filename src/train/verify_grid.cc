@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/crc32c.h"
 #include "device/tensors.h"
+#include "train/other_choices.h"
 
 namespace fourfold {
 namespace {
@@ -58,16 +59,39 @@ void load_state(RankModel& model, const VerifyReference& reference, int step) {
     load(p->exp_avg, kKindExpAvg);
     load(p->exp_avg_sq, kKindExpAvgSq);
   }
+  model.routers().set_memory(reference.steps[step].memory);
   model.restored({}, step);
+}
+
+// A NaN compares as not smaller, so that it cannot hide.
+void raise(double& highest, double value) {
+  if (!(value <= highest)) highest = value;
+}
+
+void compare_tally(RankModel& model, const VerifyReference& reference, int step,
+                   VerifyResult& result) {
+  const auto& here = model.routers().tally();
+  const auto& wanted = reference.steps[step].tally;
+  for (std::size_t block = 0; block < here.size(); ++block) {
+    for (std::size_t e = 0; e < here[block].tokens.size(); ++e) {
+      raise(result.counts_difference, std::abs(here[block].tokens[e] - wanted[block].tokens[e]));
+    }
+    raise(result.counts_difference, std::abs(here[block].dropped - wanted[block].dropped));
+  }
+  const std::int64_t tokens = model.run().train.global_batch * model.run().train.seq_len;
+  const auto& at = reference.steps[step];
+  raise(result.aux_difference, std::abs(model.routers().aux_loss(tokens) - at.aux_loss));
+  raise(result.aux_difference, std::abs(model.routers().z_loss(tokens) - at.z_loss));
 }
 
 /// Compares the gradients that the model holds with one rank's; adds to the result.
 void compare_gradients(RankModel& model, const VerifyReference& reference, int step,
                        Communicator& world, VerifyResult& result) {
-  const auto& parameters = model.model().parameters();
-  std::vector<double> squares(2 * parameters.size(), 0);  // Of the difference, of the reference.
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const Parameter& p = *parameters[i];
+  const std::vector<ParameterSpec>& specs = model.specs();
+  std::vector<double> squares(2 * specs.size(), 0);  // Of the difference, of the reference.
+  for (const Parameter* held : model.model().parameters()) {
+    const Parameter& p = *held;
+    const std::size_t i = model.index_of(p);
     if (!p.counted) continue;
     const at::Tensor wanted = cut(reference.steps[step].gradients.at(p.spec.name), p, p.updated);
     const auto* a = elements<float>(p.updated_gradient());
@@ -88,17 +112,13 @@ void compare_gradients(RankModel& model, const VerifyReference& reference, int s
     norm += squares[i + 1];
   }
   const double whole = std::sqrt(norm);
-  // A NaN compares as not smaller, so that it cannot hide.
-  auto raise = [](double& highest, double value) {
-    if (!(value <= highest)) highest = value;
-  };
   raise(result.gradient_difference, std::sqrt(difference) / whole);
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
+  for (std::size_t i = 0; i < specs.size(); ++i) {
     const double scale = std::max(std::sqrt(squares[2 * i + 1]), 1e-3 * whole);
     const double relative = std::sqrt(squares[2 * i]) / scale;
     if (!(relative <= result.tensor_difference)) {
       result.tensor_difference = relative;
-      result.worst_tensor = parameters[i]->spec.name;
+      result.worst_tensor = specs[i].name;
     }
   }
 }
@@ -130,8 +150,11 @@ VerifyTolerance verify_tolerance(Precision precision) {
 }
 
 bool VerifyResult::passes(const VerifyTolerance& t) const {
+  const bool near = std::all_of(other_choices.begin(), other_choices.end(),
+                                [](const OtherChoice& c) { return c.margin < kNearTie; });
   return initial_weights_equal && loss_difference <= t.loss && gradient_difference <= t.gradient &&
-         tensor_difference <= t.tensor;
+         tensor_difference <= t.tensor && counts_difference == 0 && aux_difference <= t.loss &&
+         free_difference <= t.loss && near;
 }
 
 VerifyResult verify_grid(const RunSpec& run, Communicator& world, const VerifyReference& reference,
@@ -141,19 +164,31 @@ VerifyResult verify_grid(const RunSpec& run, Communicator& world, const VerifyRe
   result.initial_weights_equal = initial_weights_equal(model, reference, world);
   std::uint32_t hash = 0;
   auto compare_loss = [&](double loss, int step) {
-    const double difference = std::abs(loss - reference.losses[step]);
-    if (!(difference <= result.loss_difference)) result.loss_difference = difference;
+    raise(result.loss_difference, std::abs(loss - reference.losses[step]));
     hash = crc32c(&loss, sizeof loss, hash);
   };
   const int steps = static_cast<int>(reference.steps.size());
   for (int step = 0; step < steps; ++step) {
+    model.routers().impose(&reference.steps[step].routing, nullptr);
     compare_loss(model.train_step(step, step * run.train.global_batch, samples).loss, step);
   }
   for (int step = 0; step < steps; ++step) {
+    const VerifyReference::StepState& at = reference.steps[step];
+    RoutingTable own;
+    model.routers().impose(&at.routing, &own);
     load_state(model, reference, step);
     compare_loss(model.compute_gradients(step, step * run.train.global_batch, samples), step);
     hash = gradient_crc(model, hash);
     compare_gradients(model, reference, step, world, result);
+    compare_tally(model, reference, step, result);
+    if (run.model.moe.experts == 0) continue;
+    const auto others = find_other_choices(own, at.routing, run.model.moe.top_k, step, world);
+    result.other_choices.insert(result.other_choices.end(), others.begin(), others.end());
+    if (!others.empty()) continue;
+    model.routers().impose(nullptr, nullptr);
+    const double loss = model.compute_gradients(step, step * run.train.global_batch, samples);
+    raise(result.free_difference, std::abs(loss - reference.losses[step]));
+    compare_tally(model, reference, step, result);
   }
   result.hash = join_hashes(hash, world);
   return result;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "train/verify_reference.h"
 
@@ -18,6 +19,13 @@ struct VerifyTolerance {
 /// For fp32 the defaults; bf16 rounds about 2^-8 at every product, so only gross errors show.
 VerifyTolerance verify_tolerance(Precision precision);
 
+/// A token that chose other experts than on one rank.
+struct OtherChoice {
+  int step = 0, block = 0;
+  std::int64_t sample = 0, position = 0;
+  double margin = 0;  ///< By which the last choice beat the next expert on one rank.
+};
+
 /// What was found on one grid; the same on every rank.
 struct VerifyResult {
   bool initial_weights_equal = true;  ///< Bit by bit.
@@ -28,7 +36,16 @@ struct VerifyResult {
   /// CRC-32C over the losses of both runs and the gradients of the steps compared, in rank order:
   /// equal bits, equal hash, whatever the backend.
   std::uint32_t hash = 0;
+  /// Of a model with experts, whose tokens take the experts of the one rank but in free steps.
+  double counts_difference = 0;  ///< Of the tokens of an expert, and of those dropped.
+  double aux_difference = 0;     ///< Of the routers' losses.
+  /// Choices of the grid's own that are not those of one rank, from nearly the same inputs.
+  std::vector<OtherChoice> other_choices;
+  /// Of a step in which no choice was another, all the grid's own.
+  double free_difference = 0;
 
+  /// The largest margin by which a choice may be another: near ties turn with rounding.
+  static constexpr double kNearTie = 1e-4;
   bool passes(const VerifyTolerance& tolerance) const;
 };
 

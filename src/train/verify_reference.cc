@@ -28,8 +28,10 @@ SampleReader random_samples(const RunSpec& run) {
   };
 }
 
-VerifyReference make_reference(const RunSpec& run, int steps, const SampleReader& samples) {
-  const RunSpec one = with_grid(run, GridShape(1, 1, 1, 1), 1);
+VerifyReference make_reference(const RunSpec& run, int steps, const SampleReader& samples,
+                               int accumulation) {
+  RunSpec one = with_grid(run, GridShape(1, 1, 1, 1), accumulation);
+  one.parallel.expert = one.parallel.expert_chunks = 1;
   const auto solo = make_solo();
   RankModel model(one, *solo);
   VerifyReference reference;
@@ -42,7 +44,13 @@ VerifyReference make_reference(const RunSpec& run, int steps, const SampleReader
       at.state[p->spec.name + "@" + kKindExpAvgSq] = p->exp_avg_sq.clone();
       at.state[p->spec.name + "@" + kKindWeight] = p->weight.clone();
     }
-    reference.losses.push_back(model.train_step(step, step * run.train.global_batch, samples).loss);
+    at.memory = model.routers().memory();
+    model.routers().impose(nullptr, &at.routing);
+    const StepResult result = model.train_step(step, step * run.train.global_batch, samples);
+    reference.losses.push_back(result.loss);
+    at.tally = model.routers().tally();
+    at.aux_loss = result.aux_loss;
+    at.z_loss = result.z_loss;
     for (Parameter* p : model.model().parameters()) {
       at.gradients[p->spec.name] = p->gradient.clone();
     }

@@ -15,6 +15,11 @@ struct VerifyReference {
   struct StepState {
     std::map<std::string, at::Tensor> state;
     std::map<std::string, at::Tensor> gradients;
+    // Of a model with experts: what routers kept before the step, chose and counted in it.
+    std::vector<RouterMemory> memory;
+    RoutingTable routing;
+    std::vector<RouterTally> tally;
+    double aux_loss = 0, z_loss = 0;
   };
   std::vector<StepState> steps;
   std::vector<double> losses;
@@ -23,8 +28,9 @@ struct VerifyReference {
 /// The spec's run with the given grid and accumulation in place of its own; the global batch stays.
 RunSpec with_grid(const RunSpec& run, GridShape grid, int accumulation);
 
-/// Trains `steps` steps on one rank in the calling thread, accumulation 1.
-VerifyReference make_reference(const RunSpec& run, int steps, const SampleReader& samples);
+/// Trains `steps` steps on one rank in the calling thread.
+VerifyReference make_reference(const RunSpec& run, int steps, const SampleReader& samples,
+                               int accumulation = 1);
 
 /// Tokens that need no data set: each a function of the run's seed and its place.
 SampleReader random_samples(const RunSpec& run);

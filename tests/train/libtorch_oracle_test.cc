@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "tests/train/moe_oracle.h"
 #include "tests/train/test_models.h"
 #include "train/verify_reference.h"
 
@@ -26,19 +27,20 @@ torch::Tensor rotate(const torch::Tensor& x, double theta) {
 
 class OracleBlock : public torch::nn::Module {
  public:
-  OracleBlock(const ModelSpec& s, const std::string& name) : spec_(s) {
+  OracleBlock(const ModelSpec& s, int index) : spec_(s) {
     auto linear = [&](const std::string& part, std::int64_t in, std::int64_t out) {
       return register_module(part,
                              torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(s.bias)));
     };
-    (void)name;
     q_ = linear("q_proj", s.hidden, s.query_width());
     k_ = linear("k_proj", s.hidden, s.kv_width());
     v_ = linear("v_proj", s.hidden, s.kv_width());
     o_ = linear("o_proj", s.query_width(), s.hidden);
-    if (s.gated()) gate_ = linear("gate_proj", s.hidden, s.ffn);
-    up_ = linear("up_proj", s.hidden, s.ffn);
-    down_ = linear("down_proj", s.ffn, s.hidden);
+    if (s.moe.in_layer(index)) {
+      moe_ = register_module("mlp", std::make_shared<testing::OracleMoe>(s));
+    } else {
+      mlp_ = register_module("mlp", std::make_shared<testing::OracleMlp>(s, s.ffn));
+    }
     gain1_ = register_parameter("input_layernorm_weight", torch::ones(s.hidden));
     gain2_ = register_parameter("post_attention_layernorm_weight", torch::ones(s.hidden));
     if (s.norm == Norm::kLayerNorm) {
@@ -47,11 +49,11 @@ class OracleBlock : public torch::nn::Module {
     }
   }
 
-  torch::Tensor forward(const torch::Tensor& x) {
+  /// Adds the losses of a router to `losses`.
+  torch::Tensor forward(const torch::Tensor& x, torch::Tensor& losses) {
     const auto h = x + attention(norm(x, gain1_, bias1_, spec_));
     const auto n = norm(h, gain2_, bias2_, spec_);
-    const auto a = spec_.gated() ? torch::silu(gate_(n)) * up_(n) : torch::gelu(up_(n), "tanh");
-    return h + down_(a);
+    return h + (moe_ ? moe_->forward(n, losses) : mlp_->forward(n));
   }
 
   static torch::Tensor norm(const torch::Tensor& x, const torch::Tensor& gain,
@@ -81,8 +83,9 @@ class OracleBlock : public torch::nn::Module {
   }
 
   ModelSpec spec_;
-  torch::nn::Linear q_{nullptr}, k_{nullptr}, v_{nullptr}, o_{nullptr}, gate_{nullptr},
-      up_{nullptr}, down_{nullptr};
+  torch::nn::Linear q_{nullptr}, k_{nullptr}, v_{nullptr}, o_{nullptr};
+  std::shared_ptr<testing::OracleMlp> mlp_;
+  std::shared_ptr<testing::OracleMoe> moe_;
   torch::Tensor gain1_, bias1_, gain2_, bias2_;
 };
 
@@ -94,8 +97,8 @@ class OracleModel : public torch::nn::Module {
       positions_ = register_module("embed_positions", torch::nn::Embedding(s.seq_len, s.hidden));
     }
     for (int i = 0; i < s.layers; ++i) {
-      blocks_.push_back(register_module("layers_" + std::to_string(i),
-                                        std::make_shared<OracleBlock>(s, std::to_string(i))));
+      blocks_.push_back(
+          register_module("layers_" + std::to_string(i), std::make_shared<OracleBlock>(s, i)));
     }
     gain_ = register_parameter("norm_weight", torch::ones(s.hidden));
     if (s.norm == Norm::kLayerNorm) bias_ = register_parameter("norm_bias", torch::zeros(s.hidden));
@@ -105,10 +108,13 @@ class OracleModel : public torch::nn::Module {
     }
   }
 
-  torch::Tensor loss(const torch::Tensor& tokens, const torch::Tensor& targets) {
+  /// The cross-entropy; what routers add to it in `losses`.
+  torch::Tensor loss(const torch::Tensor& tokens, const torch::Tensor& targets,
+                     torch::Tensor& losses) {
+    losses = torch::zeros({});
     auto h = tokens_(tokens);
     if (positions_) h = h + positions_(torch::arange(tokens.size(1)));
-    for (auto& block : blocks_) h = block->forward(h);
+    for (auto& block : blocks_) h = block->forward(h, losses);
     h = OracleBlock::norm(h, gain_, bias_, spec_);
     const auto logits = head_ ? head_(h) : torch::linear(h, tokens_->weight);
     return torch::cross_entropy_loss(logits.view({-1, spec_.vocab}), targets.view(-1));
@@ -134,9 +140,7 @@ class OracleModel : public torch::nn::Module {
     for (const char* part : {"q", "k", "v", "o"}) {
       replace(std::string(".") + part + "_proj", std::string(".self_attn.") + part + "_proj");
     }
-    for (const char* part : {"gate", "up", "down"}) {
-      replace(std::string(".") + part + "_proj", std::string(".mlp.") + part + "_proj");
-    }
+    replace("experts_", "experts.");
     return key.starts_with("lm_head") ? key : "model." + key;
   }
 
@@ -175,10 +179,14 @@ Difference compare(const RunSpec& run) {
   for (std::int64_t i = 0; i < batch; ++i) {
     samples(i, tokens[i].data_ptr<std::int64_t>(), targets[i].data_ptr<std::int64_t>());
   }
-  const torch::Tensor expected = oracle.loss(tokens, targets);
-  expected.backward();
+  torch::Tensor losses;
+  const torch::Tensor expected = oracle.loss(tokens, targets, losses);
+  (expected + losses).backward();
 
   Difference d{std::abs(loss - expected.item<double>()), 0, 0, ""};
+  const double added = mine.routers().aux_loss(batch * seq) + mine.routers().z_loss(batch * seq);
+  EXPECT_NEAR(added, losses.item<double>(), 1e-6);
+  EXPECT_EQ(added > 0, run.model.moe.experts > 0);
   // As verify compares grids: a tensor's gradient counts at least 1e-3 of the whole one, since
   // that of the keys' bias, for one, is zero but for rounding.
   std::map<std::string, double> off;
@@ -214,6 +222,40 @@ TEST(LibTorchOracle, TinyGpt) { expect_close(compare(testing::run_of(testing::ti
 
 TEST(LibTorchOracle, TinyLlama) {
   expect_close(compare(testing::run_of(testing::tiny_llama(), 3)));
+}
+
+TEST(LibTorchOracle, ExpertsOfAGpt) {
+  ModelSpec model = testing::tiny_gpt();
+  model.layers = 3;
+  model.moe.experts = 8;
+  model.moe.top_k = 2;
+  model.moe.every = 2;
+  model.moe.ffn = 37;
+  model.moe.z_coef = 1e-2;
+  complete_model(model);
+  expect_close(compare(testing::run_of(model, 3)));
+}
+
+TEST(LibTorchOracle, ExpertsOfALlamaWithSharedOnesAndSigmoidScores) {
+  ModelSpec model = testing::tiny_llama();
+  model.moe.experts = 7;
+  model.moe.top_k = 3;
+  model.moe.first_dense = 1;
+  model.moe.ffn = 29;
+  model.moe.shared_experts = 2;
+  model.moe.aux_coef = 0.1;
+  for (const bool gated : {false, true}) {
+    for (const bool biased : {false, true}) {
+      for (const RouterScore score : {RouterScore::kSoftmax, RouterScore::kSigmoid}) {
+        model.bias = biased;
+        model.moe.shared_gate = gated;
+        model.moe.score = score;
+        model.moe.renormalise = !gated;
+        model.moe.z_coef = biased ? 1e-2 : 0;
+        expect_close(compare(testing::run_of(model, 3)));
+      }
+    }
+  }
 }
 
 TEST(LibTorchOracle, Gpt2Of124MillionParameters) {

@@ -43,6 +43,34 @@ void add_bias(T* x, const float* bias, std::int64_t rows, std::int64_t cols) {
 }
 
 template <class T>
+void add_scaled_bias(T* x, const float* bias, const float* row_scale, std::int64_t rows,
+                     std::int64_t cols) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    T* at = x + row * cols;
+    const F factor = splat(row_scale[row]);
+    for_lanes(cols, [&](std::int64_t i, auto count) {
+      store(at + i, fma(load(bias + i, count), factor, load(at + i, count)), count);
+    });
+  }
+}
+
+template <class T>
+void scaled_bias_backward(const T* dy, const float* bias, const float* row_scale, std::int64_t rows,
+                          std::int64_t cols, float* dbias, float* drow_scale) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const T* at = dy + row * cols;
+    const F factor = splat(row_scale[row]);
+    F dot{};
+    for_lanes(cols, [&](std::int64_t i, auto count) {
+      const F d = load(at + i, count);
+      dot = fma(d, load(bias + i, count), dot);  // Beyond a tail d and the bias are 0.
+      store(dbias + i, fma(d, factor, load(dbias + i, count)), count);
+    });
+    drow_scale[row] = sum(dot);
+  }
+}
+
+template <class T>
 void column_sums(const T* x, std::int64_t rows, std::int64_t cols, float* sums) {
   for (std::int64_t row = 0; row < rows; ++row) accumulate(sums, x + row * cols, cols);
 }
@@ -66,7 +94,8 @@ void rotate_row(T* row, std::int64_t heads, std::int64_t head_dim, const float* 
 
 template <class T>
 ElementwiseTable<T> table() {
-  return {accumulate<T>, scale<T>, add<T>, add_bias<T>, column_sums<T>, rotate_row<T>};
+  return {accumulate<T>,           scale<T>,       add<T>,       add_bias<T>, add_scaled_bias<T>,
+          scaled_bias_backward<T>, column_sums<T>, rotate_row<T>};
 }
 
 }  // namespace

@@ -54,6 +54,8 @@ struct ElementwiseTable {
   decltype(&kernels::scale<T>) scale;
   decltype(&kernels::add<T>) add;
   decltype(&kernels::add_bias<T>) add_bias;
+  decltype(&kernels::add_scaled_bias<T>) add_scaled_bias;
+  decltype(&kernels::scaled_bias_backward<T>) scaled_bias_backward;
   decltype(&kernels::column_sums<T>) column_sums;
   /// Pairs (i, i + half) of each head turned; `table` is the row's cosines then sines.
   void (*rotate_row)(T* row, std::int64_t heads, std::int64_t head_dim, const float* table,

@@ -41,6 +41,28 @@ TYPED_TEST(ElementwiseTest, PassesAndColumnSums) {
   }
 }
 
+TYPED_TEST(ElementwiseTest, ABiasScaledByRowMatchesTheFormulas) {
+  using T = TypeParam;
+  const std::int64_t rows = 5;
+  for (std::int64_t cols : kAwkward) {
+    const auto x = random_values<T>(rows * cols, 1), dy = random_values<T>(rows * cols, 2);
+    const auto bias = random_values<float>(cols, 3), w = random_values<float>(rows, 4);
+    auto y = x;
+    std::vector<float> dbias(cols, 2.0f), dw(rows, 9.0f);
+    add_scaled_bias(y.data(), bias.data(), w.data(), rows, cols);
+    scaled_bias_backward(dy.data(), bias.data(), w.data(), rows, cols, dbias.data(), dw.data());
+    std::vector<double> y_ref, dbias_ref(cols, 2.0), dw_ref(rows, 0.0);
+    for (std::int64_t i = 0; i < rows * cols; ++i) {
+      y_ref.push_back(value_of(x[i]) + double{w[i / cols]} * bias[i % cols]);
+      dbias_ref[i % cols] += double{w[i / cols]} * value_of(dy[i]);
+      dw_ref[i / cols] += double{bias[i % cols]} * value_of(dy[i]);
+    }
+    expect_near(y, y_ref, kTolerance<T>, "y");
+    expect_near(dbias, dbias_ref, 2e-5, "dbias");
+    expect_near(dw, dw_ref, 2e-5, "dw");
+  }
+}
+
 TEST(Cast, RoundsLikeTheScalarForAllKindsOfBits) {
   std::vector<float> floats;
   for (std::uint32_t high = 0; high < 1u << 16; high += 7) {

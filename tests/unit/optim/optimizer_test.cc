@@ -66,8 +66,12 @@ TEST(AdamW, WritesTheBf16CopyInTheSamePass) {
 
 GradientNorm norm_of(const std::vector<OptimizerTensor>& tensors, Communicator& world) {
   GradientNormSum sum;
-  for (std::size_t i = 0; i < tensors.size(); ++i) sum.add(tensors[i], static_cast<int>(i));
-  return sum.combine(tensors, world);
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    sum.add(tensors[i], static_cast<int>(i));
+    names.push_back(tensors[i].name);
+  }
+  return sum.combine(names, world);
 }
 
 TEST(GradientNorm, CountsEachElementOnceAndNamesTheFirstBadTensor) {

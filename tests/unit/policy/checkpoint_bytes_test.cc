@@ -31,7 +31,6 @@ TEST(CheckpointBytes, HaveAllExperts) {
 TEST(ModelLayers, HaveAllParametersOfEachPreset) {
   for (const std::string& name : preset_names()) {
     const ModelSpec model = *find_preset(name);
-    if (model.moe.experts > 0) continue;  // The layers have no experts yet.
     std::int64_t elements = 0;
     for (const auto& p :
          parameters_of(model_layers(model, GridShape(), HeadLayout::kReduceLogits))) {

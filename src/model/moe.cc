@@ -1,0 +1,189 @@
+#include "model/moe.h"
+
+#include <utility>
+
+#include "device/tensors.h"
+#include "kernels/elementwise.h"
+#include "kernels/rows.h"
+#include "parallel/overlap_scheduler.h"
+
+namespace fourfold {
+namespace {
+
+/// out[i] = rows[index[i] / divisor].
+at::Tensor gather(const at::Tensor& rows, std::vector<std::int32_t> index, int divisor) {
+  for (std::int32_t& i : index) i /= divisor;
+  const auto count = static_cast<std::int64_t>(index.size());
+  at::Tensor out = empty_tensor({count, rows.size(1)}, tensor_dtype(rows));
+  kernels::gather_rows(rows.const_data_ptr(), rows.size(1) * rows.element_size(), index.data(),
+                       count, out.mutable_data_ptr());
+  return out;
+}
+
+/// out[t] = Σ_j rows[place[t·per_row + j]].
+at::Tensor sum_of_rows(const at::Tensor& rows, const std::vector<std::int32_t>& place,
+                       int per_row) {
+  const auto count = static_cast<std::int64_t>(place.size()) / per_row;
+  at::Tensor out = empty_tensor({count, rows.size(1)}, tensor_dtype(rows));
+  with_type(tensor_dtype(rows), [&]<class T>(T) {
+    kernels::sum_rows(elements<T>(rows), rows.size(1), place.data(), count, per_row,
+                      elements<T>(out));
+  });
+  return out;
+}
+
+at::Tensor rows_of_chunk(const at::Tensor& returned, const ExchangeChunk& chunk) {
+  return rows_of(returned, chunk.returned_first, chunk.returned_first + chunk.returned_rows());
+}
+
+}  // namespace
+
+Moe::Moe(const ParallelContext& context, const ModelSpec& spec, const BlockLayers& layers,
+         int block, const MoeOptions& options)
+    : context_(context),
+      spec_(spec.moe),
+      hidden_(split_range(spec.hidden, context.size(Axis::kY), context.coords().y).size()),
+      options_(options),
+      map_(layers.moe->map),
+      router_(context, spec.moe, *layers.moe, block),
+      experts_(context, spec, *layers.moe),
+      exchange_(context, map_.ranks(), options.drop_duplicates) {
+  if (layers.has_mlp()) shared_ = std::make_unique<SharedExperts>(context, spec, layers);
+}
+
+void Moe::add_to(ParameterUnit& unit) {
+  unit.add(router_.weights());
+  unit.add(experts_.up());
+  if (experts_.up_bias()) unit.add(*experts_.up_bias());
+  unit.add(experts_.down());
+  if (experts_.down_bias()) unit.add(*experts_.down_bias());
+  if (shared_) shared_->add_to(unit);
+}
+
+Lane Moe::lane() const {
+  const bool overlaps = context_.overlap && options_.chunks > 1;
+  return overlaps ? Lane::kReduce : forward_lane(context_);
+}
+
+at::Tensor Moe::rows_to_send(const at::Tensor& x, const ExchangeChunk& chunk) const {
+  return gather(x, chunk.sent, spec_.top_k);
+}
+
+Async<void> Moe::plan(Saved& saved) const {
+  const SendOrder order(saved.router.taken, map_, options_.chunks);
+  saved.plan = co_await exchange_.plan(order, lane());
+  saved.chunks.resize(saved.plan.chunks.size());
+}
+
+Async<void> Moe::fetch_chunk(const at::Tensor& x, int number, Saved& saved) const {
+  const auto n = static_cast<std::size_t>(number);
+  const ExchangeChunk& chunk = saved.plan.chunks[n];
+  const at::Tensor weights = saved.router.weights.view({-1, 1});
+  std::vector<at::Tensor> sent{rows_to_send(x, chunk), gather(weights, chunk.sent, 1)};
+  std::vector<at::Tensor> arrived = co_await exchange_.to_experts(chunk, std::move(sent), lane());
+  saved.chunks[n].input = arrived[0];
+  saved.chunks[n].weights = arrived[1];
+}
+
+Async<void> Moe::forward_chunk(const at::Tensor& x, const Experts::Gathered& gathered, int number,
+                               Saved& saved, const at::Tensor& returned) const {
+  const auto n = static_cast<std::size_t>(number);
+  const ExchangeChunk& chunk = saved.plan.chunks[n];
+  co_await fetch_chunk(x, number, saved);
+  const at::Tensor output =
+      co_await experts_.forward(part(chunk, number), gathered, saved.chunks[n]);
+  co_await exchange_.from_experts(chunk, output, rows_of_chunk(returned, chunk), lane());
+}
+
+Async<at::Tensor> Moe::forward(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const {
+  co_await router_.forward(x, batch, saved.router);
+  co_await plan(saved);
+  const Experts::Gathered gathered = experts_.gather();
+  const at::Tensor returned = empty_tensor({saved.plan.returned_rows, hidden_}, context_.compute);
+  std::vector<Async<void>> chunks;
+  for (int n = 0; n < options_.chunks; ++n) {
+    chunks.push_back(forward_chunk(x, gathered, n, saved, returned));
+  }
+  co_await all_in_turn(std::move(chunks));
+  at::Tensor output = sum_of_rows(returned, saved.plan.place, spec_.top_k);
+  if (!shared_) co_return output;
+  const at::Tensor shared = co_await shared_->forward(x, saved.shared);
+  output.add_(shared);
+  co_return output;
+}
+
+void Moe::Saved::keep(const KeptActivations& kept) {
+  for (Experts::Saved& chunk : chunks) {
+    if (!kept.exchange) chunk.input.reset();
+    if (!kept.up) chunk.up.reset();
+    if (!kept.mlp) chunk.activated.reset();
+  }
+  if (!kept.up) shared.mlp.up.reset();
+  if (!kept.mlp) shared.mlp.activated.reset();
+}
+
+Async<void> Moe::restore_chunk(const at::Tensor& x, const at::Tensor& up, int number,
+                               Saved& saved) const {
+  const auto n = static_cast<std::size_t>(number);
+  if (!saved.chunks[n].input.defined()) co_await fetch_chunk(x, number, saved);
+  co_await experts_.restore(part(saved.plan.chunks[n], number), up, saved.chunks[n]);
+}
+
+Async<void> Moe::restore(const at::Tensor& x, Saved& saved) const {
+  at::Tensor up;
+  if (!saved.chunks.front().up.defined()) up = experts_.gather_up();
+  std::vector<Async<void>> chunks;
+  for (int n = 0; n < options_.chunks; ++n) chunks.push_back(restore_chunk(x, up, n, saved));
+  co_await all_in_turn(std::move(chunks));
+  if (shared_) co_await shared_->restore(x, saved.shared);
+}
+
+/// What the chunks of a backward pass have in common.
+struct Moe::BackwardPass {
+  const at::Tensor& d_output;
+  const Saved& saved;
+  Experts::Gathered gathered;
+  Experts::Targets targets;
+  at::Tensor d_rows;     ///< [returned rows, hidden of this rank].
+  at::Tensor d_weights;  ///< f32 [returned rows, 1].
+};
+
+Async<void> Moe::backward_chunk(const BackwardPass& pass, int number) {
+  const auto n = static_cast<std::size_t>(number);
+  const ExchangeChunk& chunk = pass.saved.plan.chunks[n];
+  std::vector<at::Tensor> sent{rows_to_send(pass.d_output, chunk)};
+  const std::vector<at::Tensor> arrived =
+      co_await exchange_.to_experts(chunk, std::move(sent), lane());
+  const Experts::Gradients gradients = co_await experts_.backward(
+      part(chunk, number), pass.gathered, pass.targets, arrived[0], pass.saved.chunks[n]);
+  co_await exchange_.from_experts(chunk, gradients.input, rows_of_chunk(pass.d_rows, chunk),
+                                  lane());
+  co_await exchange_.from_experts(chunk, gradients.weights, rows_of_chunk(pass.d_weights, chunk),
+                                  lane());
+}
+
+Async<at::Tensor> Moe::backward(const at::Tensor& x, const at::Tensor& d_output,
+                                const MicroBatch& batch, const Saved& saved) {
+  at::Tensor d_shared;
+  if (shared_) d_shared = co_await shared_->backward(x, d_output, saved.shared);
+  const std::int64_t returned = saved.plan.returned_rows;
+  const BackwardPass pass{d_output,
+                          saved,
+                          experts_.gather_for_backward(),
+                          experts_.targets(),
+                          empty_tensor({returned, hidden_}, context_.compute),
+                          empty_tensor({returned, 1}, DType::kF32)};
+  std::vector<Async<void>> chunks;
+  for (int n = 0; n < options_.chunks; ++n) chunks.push_back(backward_chunk(pass, n));
+  co_await all_in_turn(std::move(chunks));
+  experts_.add_gradients(pass.targets);
+  at::Tensor d_x = sum_of_rows(pass.d_rows, saved.plan.place, spec_.top_k);
+  // One row an assignment: dropped ones get no gradient.
+  const at::Tensor d_weights =
+      sum_of_rows(pass.d_weights, saved.plan.place, 1).view({batch.rows(), spec_.top_k});
+  d_x.add_(router_.backward(x, batch, saved.router, d_weights));
+  if (d_shared.defined()) d_x.add_(d_shared);
+  co_return d_x;
+}
+
+}  // namespace fourfold

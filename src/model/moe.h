@@ -1,0 +1,79 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "model/experts.h"
+#include "model/router.h"
+#include "model/shared_experts.h"
+#include "parallel/parameter_unit.h"
+#include "parallel/token_exchange.h"
+#include "policy/recompute.h"
+
+namespace fourfold {
+
+/// How experts are spread and fed; no choice changes what they compute.
+struct MoeOptions {
+  ExpertRanks experts;
+  bool drop_duplicates = true;
+  int chunks = 1;  ///< In which a rank's experts take their tokens: one travels, one is computed.
+};
+
+/// A mixture of experts in place of a block's MLP: router, exchange of tokens, experts, exchange
+/// back and sum over a token's experts, plus shared experts that every token takes.
+class Moe {
+ public:
+  Moe(const ParallelContext& context, const ModelSpec& spec, const BlockLayers& layers, int block,
+      const MoeOptions& options);
+
+  /// What backward needs besides the input.
+  struct Saved {
+    Router::Saved router;
+    ExchangePlan plan;
+    std::vector<Experts::Saved> chunks;
+    SharedExperts::Saved shared;
+
+    /// Lets go of what is not kept.
+    void keep(const KeptActivations& kept);
+  };
+
+  /// x [rows, hidden of this rank] → the same shape, whole, with all biases.
+  Async<at::Tensor> forward(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const;
+  /// Computes again what `saved` lacks.
+  Async<void> restore(const at::Tensor& x, Saved& saved) const;
+  Async<at::Tensor> backward(const at::Tensor& x, const at::Tensor& d_output,
+                             const MicroBatch& batch, const Saved& saved);
+
+  /// Adds all parameters, in the order of the forward pass.
+  void add_to(ParameterUnit& unit);
+
+ private:
+  // The way of one chunk; those of a pass take turns, so that one travels while another computes.
+  Async<void> forward_chunk(const at::Tensor& x, const Experts::Gathered& gathered, int number,
+                            Saved& saved, const at::Tensor& returned) const;
+  Async<void> fetch_chunk(const at::Tensor& x, int number, Saved& saved) const;
+  Async<void> restore_chunk(const at::Tensor& x, const at::Tensor& up, int number,
+                            Saved& saved) const;
+  struct BackwardPass;
+  Async<void> backward_chunk(const BackwardPass& pass, int number);
+
+  Async<void> plan(Saved& saved) const;
+  /// Rows of each of the assignments, from those of their tokens.
+  at::Tensor rows_to_send(const at::Tensor& x, const ExchangeChunk& chunk) const;
+  Experts::Part part(const ExchangeChunk& chunk, int number) const {
+    return experts_.part(options_.chunks, number, chunk.rows_of_expert);
+  }
+  Lane lane() const;
+
+  const ParallelContext& context_;
+  MoeSpec spec_;
+  std::int64_t hidden_;  ///< Of this rank.
+  MoeOptions options_;
+  ExpertMap map_;
+  Router router_;
+  Experts experts_;
+  TokenExchange exchange_;
+  std::unique_ptr<SharedExperts> shared_;  ///< Null where there are none.
+};
+
+}  // namespace fourfold

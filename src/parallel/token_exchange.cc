@@ -1,0 +1,106 @@
+#include "parallel/token_exchange.h"
+
+#include <numeric>
+#include <utility>
+
+#include "comm/await_work.h"
+#include "comm/tensor_buffer.h"
+#include "device/tensors.h"
+#include "kernels/rows.h"
+
+namespace fourfold {
+namespace {
+
+std::int64_t sum(const std::vector<std::int64_t>& rows) {
+  return std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+}
+
+std::vector<std::int64_t> times(std::vector<std::int64_t> rows, std::int64_t columns) {
+  for (std::int64_t& r : rows) r *= columns;
+  return rows;
+}
+
+std::int64_t row_bytes(const at::Tensor& rows) { return rows.size(1) * rows.element_size(); }
+
+at::Tensor room_for(std::int64_t rows, const at::Tensor& like) {
+  return empty_tensor({rows, like.size(1)}, tensor_dtype(like));
+}
+
+at::Tensor put_by_expert(const ExchangeChunk& chunk, const at::Tensor& arrived) {
+  at::Tensor rows = room_for(chunk.expert_rows(), arrived);
+  kernels::scatter_rows(arrived.const_data_ptr(), row_bytes(arrived), chunk.expert_row.data(),
+                        chunk.expert_rows(), rows.mutable_data_ptr());
+  return rows;
+}
+
+at::Tensor put_by_sender(const ExchangeChunk& chunk, const at::Tensor& by_expert) {
+  at::Tensor rows = room_for(chunk.expert_rows(), by_expert);
+  kernels::gather_rows(by_expert.const_data_ptr(), row_bytes(by_expert), chunk.expert_row.data(),
+                       chunk.expert_rows(), rows.mutable_data_ptr());
+  return rows;
+}
+
+}  // namespace
+
+Async<ExchangePlan> TokenExchange::plan(const SendOrder& order, Lane lane) const {
+  Communicator& peers = experts();
+  const std::vector<std::int64_t> tell = order.counts_to_tell();
+  const std::vector<std::int64_t> tell_each = order.experts_of_ranks();
+  const std::vector<std::int64_t> hear_each(tell_each.size(), tell_each[peers.rank()]);
+  std::vector<std::int64_t> told(static_cast<std::size_t>(sum(hear_each)));
+  const ConstBuffer from(tell.data(), sum(tell_each), DType::kI64);
+  const Buffer to{told.data(), sum(hear_each), DType::kI64};
+  co_await finished(peers.all_to_all(from, tell_each, to, hear_each, lane));
+  co_return plan_exchange(order, peers.rank(), told, parts(), part());
+}
+
+Async<std::vector<at::Tensor>> TokenExchange::to_experts(const ExchangeChunk& chunk,
+                                                         std::vector<at::Tensor> rows,
+                                                         Lane lane) const {
+  // One rank has all experts and all rows, in this order.
+  if (ranks_ == 1 && parts() == 1) co_return rows;
+  std::vector<at::Tensor> received;
+  std::vector<Work> works;
+  for (const at::Tensor& r : rows) {
+    received.push_back(room_for(sum(chunk.receive), r));
+    works.push_back(experts().all_to_all(buffer_of(r), times(chunk.send, r.size(1)),
+                                         buffer_of(received.back()),
+                                         times(chunk.receive, r.size(1)), lane));
+  }
+  for (Work& work : works) co_await finished(std::move(work));
+  works.clear();
+  std::vector<at::Tensor> arrived = received;
+  for (std::size_t i = 0; i < arrived.size() && parts() > 1; ++i) {
+    arrived[i] = room_for(sum(chunk.arrived), received[i]);
+    works.push_back(x().all_gather(buffer_of(received[i]), buffer_of(arrived[i]),
+                                   times(chunk.arrived, received[i].size(1)), lane));
+  }
+  for (Work& work : works) co_await finished(std::move(work));
+  for (at::Tensor& a : arrived) a = put_by_expert(chunk, a);
+  co_return arrived;
+}
+
+Async<void> TokenExchange::from_experts(const ExchangeChunk& chunk, const at::Tensor& partial,
+                                        at::Tensor returned, Lane lane) const {
+  at::Tensor rows = ranks_ == 1 && parts() == 1 ? partial : put_by_sender(chunk, partial);
+  if (parts() == 1) {
+    co_await finished(x().all_reduce(buffer_of(rows), ReduceOp::kSum, lane));
+  } else {
+    const at::Tensor mine = room_for(sum(chunk.receive), rows);
+    co_await finished(x().reduce_scatter(buffer_of(rows), buffer_of(mine),
+                                         times(chunk.arrived, rows.size(1)), ReduceOp::kSum, lane));
+    rows = mine;
+  }
+  if (ranks_ == 1 && parts() == 1) {
+    returned.copy_(rows);
+    co_return;
+  }
+  const at::Tensor back = parts() == 1 ? returned : room_for(sum(chunk.send), rows);
+  co_await finished(experts().all_to_all(buffer_of(rows), times(chunk.receive, rows.size(1)),
+                                         buffer_of(back), times(chunk.send, rows.size(1)), lane));
+  if (parts() == 1) co_return;
+  co_await finished(x().all_gather(buffer_of(back), buffer_of(returned),
+                                   times(chunk.returned, rows.size(1)), lane));
+}
+
+}  // namespace fourfold

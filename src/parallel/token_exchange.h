@@ -1,0 +1,53 @@
+#pragma once
+
+#include <ATen/core/TensorBody.h>
+
+#include <vector>
+
+#include "base/async.h"
+#include "layout/exchange_plan.h"
+#include "parallel/context.h"
+
+namespace fourfold {
+
+/// Moves rows of tokens to the ranks of their experts and back (the token exchange of TED, Singh et
+/// al., arXiv 2303.06318, with duplicates dropped). The rows are the same on all x; what experts
+/// make of them is a partial sum on each x, as in Linear4D.
+///
+///   to_experts    all-to-all over the expert ranks, all-gather over x, rows put by expert
+///   from_experts  rows put by sender, reduce-scatter over x, all-to-all back, all-gather over x
+///
+/// Each is the other's dual: the gradient of what one moved is moved by the other. Without dropping
+/// duplicates every x sends all rows, nothing is gathered, and the sum is an all-reduce: Gx times
+/// the bytes of the all-to-all, the same bits.
+class TokenExchange {
+ public:
+  TokenExchange(const ParallelContext& context, int expert_ranks, bool drop_duplicates)
+      : context_(context), ranks_(expert_ranks), drops_(drop_duplicates) {}
+
+  /// Tells the others the counts, hears theirs. Collective over the expert ranks, as are all here
+  /// (and over x).
+  Async<ExchangePlan> plan(const SendOrder& order, Lane lane) const;
+
+  /// For each of `rows`, [chunk.sent rows, its columns], what arrived: [chunk's expert rows, its
+  /// columns].
+  Async<std::vector<at::Tensor>> to_experts(const ExchangeChunk& chunk,
+                                            std::vector<at::Tensor> rows, Lane lane) const;
+  /// `partial` [chunk's expert rows, columns], summed over x into `returned`, [chunk's returned
+  /// rows, columns]: dense rows of a larger tensor or of its own.
+  Async<void> from_experts(const ExchangeChunk& chunk, const at::Tensor& partial,
+                           at::Tensor returned, Lane lane) const;
+
+ private:
+  Communicator& experts() const { return context_.grid.experts(ranks_); }
+  Communicator& x() const { return context_.grid.group({Axis::kX}); }
+  /// The x ranks that each send a part, and which of them this one is.
+  int parts() const { return drops_ ? context_.size(Axis::kX) : 1; }
+  int part() const { return drops_ ? context_.coords().x : 0; }
+
+  const ParallelContext& context_;
+  int ranks_;
+  bool drops_;
+};
+
+}  // namespace fourfold
