@@ -28,6 +28,7 @@ namespace fourfold::kernels {
   void fill(ForBoth<ExactSumTable>& table);     \
   void fill(RandomTable& table);                \
   void fill(ForBoth<RowsTable>& table);         \
+  void fill(FewRowsTable& table);               \
   void fill(ForBoth<AttentionTable>& table);    \
   inline KernelTables build() {                 \
     KernelTables tables;                        \
@@ -41,6 +42,7 @@ namespace fourfold::kernels {
     fill(tables.exact_sum);                     \
     fill(tables.random);                        \
     fill(tables.rows);                          \
+    fill(tables.few_rows);                      \
     fill(tables.attention);                     \
     return tables;                              \
   }                                             \

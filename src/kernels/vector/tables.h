@@ -13,6 +13,7 @@
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
 #include "kernels/exact_sum.h"
+#include "kernels/few_rows.h"
 #include "kernels/norm.h"
 #include "kernels/rotary.h"
 #include "kernels/rows.h"
@@ -95,6 +96,12 @@ struct RowsTable {
   decltype(&kernels::sum_rows<T>) sum_rows;
 };
 
+struct FewRowsTable {
+  std::int64_t (*scratch)(std::int64_t rows, std::int64_t k);  ///< Floats that product needs.
+  void (*product)(const float* x, const float* w, std::int64_t rows, std::int64_t n, std::int64_t k,
+                  float* y, std::int64_t y_stride, float* scratch);
+};
+
 /// One (sample, kv head) of attention: pointers to its first row, strides of rows in elements.
 template <class T>
 struct HeadTask {
@@ -147,6 +154,7 @@ struct KernelTables {
   ForBoth<ExactSumTable> exact_sum;
   RandomTable random;
   ForBoth<RowsTable> rows;
+  FewRowsTable few_rows;
   ForBoth<AttentionTable> attention;
 };
 
