@@ -129,14 +129,14 @@ void Router::overrule(const MicroBatch& batch, Saved& saved) const {
   const std::int64_t width = batch.seq * spec_.top_k;
   for (std::size_t i = 0; i < batch.samples.size(); ++i) {
     const auto begin = saved.chosen.begin() + static_cast<std::int64_t>(i) * width;
-    if (batch.routing.imposed) {
-      const auto& from = batch.routing.imposed->sequences.at({block_, batch.samples[i]}).chosen;
-      std::copy(from.begin(), from.end(), begin);
-    } else if (spec_.balance == Balance::kForced) {
+    if (spec_.balance == Balance::kForced) {
       const std::int64_t first = batch.samples[i] * width;
       for (std::int64_t a = 0; a < width; ++a) {
         begin[a] = static_cast<std::int32_t>((first + a) % experts());
       }
+    } else if (batch.routing.imposed) {
+      const auto& from = batch.routing.imposed->sequences.at({block_, batch.samples[i]}).chosen;
+      std::copy(from.begin(), from.end(), begin);
     }
   }
 }

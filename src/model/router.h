@@ -47,7 +47,7 @@ class Router {
   Async<void> choose(const MicroBatch& batch, Saved& saved) const;
   void choose_here(const MicroBatch& batch, Saved& saved) const;
   void record(const MicroBatch& batch, const Saved& saved, const std::vector<float>& margin) const;
-  /// Imposed choices, or experts in turn.
+  /// Experts in turn, or imposed choices.
   void overrule(const MicroBatch& batch, Saved& saved) const;
   Async<void> limit_to_capacity(const MicroBatch& batch, Saved& saved) const;
   /// Assignments to each expert in each scope of the batch, f64 [scopes, experts].

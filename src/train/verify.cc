@@ -1,122 +1,156 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
-#include <optional>
+#include <map>
 #include <vector>
 
 #include "device/intra_op_threads.h"
 #include "formats/json_lines.h"
+#include "spec/config_builder.h"
 #include "spec/run_config.h"
-#include "spec/validate.h"
 #include "train/commands.h"
 #include "train/launch.h"
+#include "train/verify_cases.h"
 #include "train/verify_grid.h"
 
 namespace fourfold {
 namespace {
 
 constexpr int kSteps = 5;
-constexpr std::array<int, 2> kAccumulations{1, 3};
 
-/// The run's own grid, then a list that takes every axis alone and together.
-std::vector<GridShape> grids_to_verify(const GridShape& own) {
-  std::vector<GridShape> grids{{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1}, {1, 1, 1, 2},
-                               {2, 2, 1, 1}, {1, 2, 2, 1}, {2, 1, 2, 1}, {2, 1, 1, 2}, {3, 2, 1, 1},
-                               {1, 3, 2, 1}, {2, 2, 2, 1}, {2, 2, 2, 2}};
-  const bool listed = std::find(grids.begin(), grids.end(), own) != grids.end();
-  if (!listed && !grid_is_open(own)) grids.insert(grids.begin(), own);
-  return grids;
-}
-
-/// Why a grid cannot be verified with this run; none where it can.
-std::optional<std::string> obstacle(const RunSpec& run, const GridShape& grid, int accumulation) {
-  const std::int64_t parts = std::int64_t{grid.z} * grid.data * accumulation;
-  if (run.train.global_batch % parts != 0) {
-    return fmt::format("global_batch {} is not a multiple of z·data·accumulation = {}",
-                       run.train.global_batch, parts);
-  }
-  const auto problem = check_grid(with_grid(run, grid, accumulation));
-  return problem ? std::optional<std::string>(problem->message) : std::nullopt;
+std::string recompute_name(const VerifyCase& c) {
+  return EnumNames<Recompute>::get()[static_cast<std::size_t>(c.run.memory.recompute)];
 }
 
 class VerifyPrinter {
  public:
-  VerifyPrinter(bool json, VerifyTolerance tolerance) : json_(json), tolerance_(tolerance) {}
+  VerifyPrinter(bool json, bool experts, VerifyTolerance tolerance)
+      : json_(json), experts_(experts), tolerance_(tolerance) {}
 
   void header() const {
     if (json_) return;
-    fmt::print("{:<10} {:>5}  {:>7}  {:>9}  {:>9}  {:>9}  {:>8}  {}\n", "grid xyzd", "accum",
-               "weights", "loss", "gradient", "tensor", "bits", "");
+    fmt::print("{}{:>7}  {:>9}  {:>9}  {:>9}  ",
+               labels("grid xyzd", "accum", "recompute", "balance"), "weights", "loss", "gradient",
+               "tensor");
+    if (experts_) fmt::print("{:>6}  {:>9}  ", "counts", "near ties");
+    fmt::print("{:>8}\n", "bits");
   }
 
-  void skipped(const GridShape& grid, int accumulation, const std::string& why) const {
+  void skipped(const VerifyCase& c) const {
     if (json_) {
-      fmt::print("{}\n", line_of(grid, accumulation).add("skipped", why).text());
+      fmt::print("{}\n", line_of(c).add("skipped", c.obstacle).text());
     } else {
-      fmt::print("{:<10} {:>5}  skipped: {}\n", grid.name(), accumulation, why);
+      fmt::print("{}skipped: {}\n", labels_of(c), c.obstacle);
     }
     std::fflush(stdout);
   }
 
-  void result(const GridShape& grid, int accumulation, const VerifyResult& r) const {
-    const bool ok = r.passes(tolerance_);
+  void result(const VerifyCase& c, const VerifyResult& r) const {
     if (json_) {
-      fmt::print("{}\n", line_of(grid, accumulation)
-                             .add("initial_weights_equal", r.initial_weights_equal)
-                             .add("loss_difference", r.loss_difference)
-                             .add("gradient_difference", r.gradient_difference)
-                             .add("tensor_difference", r.tensor_difference)
-                             .add("worst_tensor", r.worst_tensor)
-                             .add("hash", fmt::format("{:08x}", r.hash))
-                             .add("passed", ok)
-                             .text());
+      print_json(c, r);
     } else {
-      fmt::print("{:<10} {:>5}  {:>7}  {:>9.2e}  {:>9.2e}  {:>9.2e}  {:08x}  {}\n", grid.name(),
-                 accumulation, r.initial_weights_equal ? "equal" : "DIFFER", r.loss_difference,
-                 r.gradient_difference, r.tensor_difference, r.hash,
-                 ok ? "ok" : "FAILED at " + r.worst_tensor);
+      print_row(c, r);
     }
     std::fflush(stdout);
   }
 
  private:
-  static JsonLine line_of(const GridShape& grid, int accumulation) {
-    return JsonLine().add("grid", grid.name()).add("accumulation", accumulation);
+  void print_json(const VerifyCase& c, const VerifyResult& r) const {
+    JsonLine line = line_of(c);
+    line.add("initial_weights_equal", r.initial_weights_equal)
+        .add("loss_difference", r.loss_difference)
+        .add("gradient_difference", r.gradient_difference)
+        .add("tensor_difference", r.tensor_difference)
+        .add("worst_tensor", r.worst_tensor);
+    if (experts_) {
+      line.add("counts_difference", r.counts_difference)
+          .add("router_loss_difference", r.aux_difference)
+          .add("other_choices", static_cast<std::int64_t>(r.other_choices.size()))
+          .add("free_loss_difference", r.free_difference);
+    }
+    line.add("hash", fmt::format("{:08x}", r.hash)).add("passed", r.passes(tolerance_));
+    fmt::print("{}\n", line.text());
   }
 
-  bool json_;
+  void print_row(const VerifyCase& c, const VerifyResult& r) const {
+    fmt::print("{}{:>7}  {:>9.2e}  {:>9.2e}  {:>9.2e}  ", labels_of(c),
+               r.initial_weights_equal ? "equal" : "DIFFER", r.loss_difference,
+               r.gradient_difference, r.tensor_difference);
+    if (experts_) {
+      fmt::print("{:>6}  {:>9}  ", r.counts_difference == 0 ? "equal" : "DIFFER",
+                 r.other_choices.size());
+    }
+    fmt::print("{:08x}  {}\n", r.hash, r.passes(tolerance_) ? "ok" : "FAILED at " + r.worst_tensor);
+    for (const OtherChoice& o : r.other_choices) {
+      fmt::print(
+          "    step {}, layer {}, sample {}, token {}: other experts than on one rank, margin "
+          "{:.1e}\n",
+          o.step + 1, o.block, o.sample, o.position, o.margin);
+    }
+  }
+
+  std::string labels(const std::string& grid, const std::string& accumulation,
+                     const std::string& recompute, const std::string& balance) const {
+    if (!experts_) return fmt::format("{:<10} {:>5}  ", grid, accumulation);
+    return fmt::format("{:<12} {:>5}  {:<9}  {:<19} ", grid, accumulation, recompute, balance);
+  }
+  std::string labels_of(const VerifyCase& c) const {
+    return labels(c.grid_name(), std::to_string(c.accumulation), recompute_name(c),
+                  c.balance_name());
+  }
+
+  JsonLine line_of(const VerifyCase& c) const {
+    JsonLine line;
+    line.add("grid", c.run.parallel.grid.name()).add("accumulation", c.accumulation);
+    if (!experts_) return line;
+    line.add("expert", c.run.parallel.expert)
+        .add("recompute", recompute_name(c))
+        .add("balance", c.balance_name());
+    return line;
+  }
+
+  bool json_, experts_;
   VerifyTolerance tolerance_;
 };
 
-struct Case {
-  GridShape grid;
-  int accumulation;
+/// References by what they depend on, made when first asked for.
+class References {
+ public:
+  References(const SampleReader& samples) : samples_(samples) {}  // NOLINT
+
+  const VerifyReference& of(const VerifyCase& c) {
+    const auto [at, is_new] = made_.try_emplace(c.reference_key());
+    if (is_new) {
+      at->second = make_reference(c.run, kSteps, samples_, c.reference_accumulation());
+    }
+    return at->second;
+  }
+
+ private:
+  const SampleReader& samples_;
+  std::map<std::string, VerifyReference> made_;
 };
 
 /// What one call of run_ranks verifies: MPI starts once, so all its cases; thread ranks are started
 /// for each case.
-std::vector<std::vector<Case>> batches_of(const std::vector<Case>& cases, bool mpi) {
+std::vector<std::vector<VerifyCase>> batches_of(const std::vector<VerifyCase>& cases, bool mpi) {
   if (mpi) return {cases};
-  std::vector<std::vector<Case>> batches;
-  for (const Case& c : cases) batches.push_back({c});
+  std::vector<std::vector<VerifyCase>> batches;
+  for (const VerifyCase& c : cases) batches.push_back({c});
   return batches;
 }
 
-/// The cases of the list that can be verified; says why of the others.
-std::vector<Case> possible_cases(const RunSpec& run, const Launch& launch,
-                                 const VerifyPrinter& printer) {
-  std::vector<Case> cases;
-  for (const GridShape& grid : grids_to_verify(run.parallel.grid)) {
-    if (launch.mpi && grid.size() != launch.ranks) continue;
-    for (const int accumulation : kAccumulations) {
-      const auto why = obstacle(run, grid, accumulation);
-      if (!why) {
-        cases.push_back({grid, accumulation});
-      } else if (launch.speaks) {
-        printer.skipped(grid, accumulation, *why);
-      }
+/// The cases that can be verified with the ranks there are; says why of the others.
+std::vector<VerifyCase> possible_cases(const RunSpec& run, const Launch& launch,
+                                       const VerifyPrinter& printer) {
+  std::vector<VerifyCase> cases;
+  for (VerifyCase& c : verify_cases(run)) {
+    if (launch.mpi && c.run.parallel.grid.size() != launch.ranks) continue;
+    if (c.obstacle.empty()) {
+      cases.push_back(std::move(c));
+    } else if (launch.speaks) {
+      printer.skipped(c);
     }
   }
   return cases;
@@ -129,20 +163,20 @@ int verify_command(const VerifyOptions& options) {
   const Launch launch = find_launch(run.comm);
   set_intra_op_threads(1);
   const SampleReader samples = random_samples(run);
-  const VerifyReference reference = make_reference(run, kSteps, samples);
+  References references(samples);
   const VerifyTolerance tolerance = verify_tolerance(run.train.precision);
-  const VerifyPrinter printer(options.json, tolerance);
+  const VerifyPrinter printer(options.json, run.model.moe.experts > 0, tolerance);
   if (launch.speaks) printer.header();
-  const std::vector<Case> cases = possible_cases(run, launch, printer);
+  const std::vector<VerifyCase> cases = possible_cases(run, launch, printer);
   int failed = 0;
-  for (const std::vector<Case>& batch : batches_of(cases, launch.mpi)) {
+  for (const std::vector<VerifyCase>& batch : batches_of(cases, launch.mpi)) {
     Launch ranks = launch;
-    if (!launch.mpi) ranks.ranks = ranks.ranks_on_node = batch.front().grid.size();
+    if (!launch.mpi) ranks.ranks = ranks.ranks_on_node = batch.front().run.parallel.grid.size();
+    for (const VerifyCase& c : batch) references.of(c);  // Thread ranks share them.
     run_ranks(ranks, comm_options(run), [&](Communicator& world) {
-      for (const Case& c : batch) {
-        const RunSpec spec = with_grid(run, c.grid, c.accumulation);
-        const VerifyResult result = verify_grid(spec, world, reference, samples);
-        if (world.rank() == 0) printer.result(c.grid, c.accumulation, result);
+      for (const VerifyCase& c : batch) {
+        const VerifyResult result = verify_grid(c.run, world, references.of(c), samples);
+        if (world.rank() == 0) printer.result(c, result);
         if ((launch.mpi || world.rank() == 0) && !result.passes(tolerance)) ++failed;
       }
     });
