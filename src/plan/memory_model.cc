@@ -21,7 +21,7 @@ struct Block {
 
 class MemoryModel {
  public:
-  MemoryModel(const RunSpec& run, Coords at)
+  MemoryModel(const RunSpec& run, Coords at, ExpertLoad load)
       : run_(run),
         at_(at),
         grid_(run.parallel.grid, run.parallel.order),
@@ -29,7 +29,9 @@ class MemoryModel {
         kept_(kept_by_block(run)),
         compute_(run.train.precision == Precision::kBf16 ? 2 : 4),
         rows_(run.train.micro_batch * run.train.seq_len),
-        slices_(std::min<std::int64_t>(run.overlap.slices, run.train.micro_batch)) {}
+        slices_(std::min<std::int64_t>(run.overlap.slices, run.train.micro_batch)) {
+    if (run.model.moe.experts > 0) expert_rows_ = expert_rows(run, grid_, at, load);
+  }
 
   MemoryPrediction predict() const {
     MemoryParts state;
@@ -38,7 +40,14 @@ class MemoryModel {
     state.gathered = cached();
     MemoryPrediction prediction{state, state};
     add_head(prediction.head);
-    add_backward(prediction.backward);
+    MemoryParts left = state;  // Activations of the blocks that are to come.
+    for (std::size_t i = layers_.blocks.size(); i-- > 0;) {
+      MemoryParts parts = left;
+      add_backward(layers_.blocks[i], kept_[i], i + 1 == layers_.blocks.size(), parts);
+      const bool fuller = parts.total() > prediction.backward.total();
+      if (fuller || i + 1 == layers_.blocks.size()) prediction.backward = parts;
+      left.activations -= block_activations(layers_.blocks[i], kept_[i]);
+    }
     return prediction;
   }
 
@@ -82,17 +91,20 @@ class MemoryModel {
     const std::int64_t residual = rows_ * hidden() * compute_;
     const std::int64_t qkv = rows_ * block_of(block.qkv).rows * compute_;
     const std::int64_t attention = rows_ * block_of(block.projection).cols * compute_;
-    const std::int64_t up = rows_ * block_of(block.up).rows * compute_;
-    const std::int64_t activated = rows_ * block_of(block.down).cols * compute_;
     const std::int64_t log_sum_exp =
         rows_ * kF32 * block_of(block.projection).cols / run_.model.head_dim;
     std::int64_t bytes = residual + 2 * statistics();
     if (kept.qkv) bytes += qkv;
     if (kept.attention) bytes += residual + attention + log_sum_exp;
     if (kept.middle) bytes += residual;
-    if (kept.up) bytes += up;
-    if (kept.mlp) bytes += residual + activated;
+    if (kept.mlp) bytes += residual;
+    if (block.moe) return bytes + moe(block, rows_, expert_rows_).kept(kept);
+    if (kept.up) bytes += rows_ * block_of(block.up).rows * compute_;
+    if (kept.mlp) bytes += rows_ * block_of(block.down).cols * compute_;
     return bytes;
+  }
+  MoeMemory moe(const BlockLayers& block, std::int64_t rows, std::int64_t expert_rows) const {
+    return {run_, grid_, at_, block, rows, expert_rows};
   }
 
   std::int64_t activations() const {
@@ -150,10 +162,19 @@ class MemoryModel {
     parts.working += chunk * (head.rows * compute_ + 3 * kF32);
   }
 
-  void add_backward(MemoryParts& parts) const {
-    const BlockLayers& block = layers_.blocks.back();
-    parts.activations += block_activations(block, {}) - block_activations(block, kept_.back());
+  void add_backward(const BlockLayers& block, const KeptActivations& kept, bool last,
+                    MemoryParts& parts) const {
+    parts.activations += block_activations(block, {}) - block_activations(block, kept);
     const std::int64_t residual = rows_ / slices_ * hidden() * compute_;
+    if (block.moe) {
+      const MoeMemory experts = moe(block, rows_ / slices_, expert_rows_ / slices_);
+      parts.working += rows_ * hidden() * compute_ + 2 * residual + experts.backward();
+      parts.gathered += experts.gathered();
+      parts.scattering += experts.scattering();
+      if (run_.model.dropout > 0) parts.working += residual;
+      if (gathers()) add_moving(parts, block, last);
+      return;
+    }
     const std::int64_t up = rows_ / slices_ * block_of(block.up).rows * compute_;
     const std::int64_t activated = rows_ / slices_ * block_of(block.down).cols * compute_;
     // The block's output and its gradient; that of the activation, of what it was made of, of the
@@ -163,14 +184,14 @@ class MemoryModel {
     // dW goes before dI where nothing is summed over x, and the input's gradient is not there yet.
     const std::int64_t product = rounded_gradient(block_of(block.up));
     parts.working += grid_.shape().x == 1 ? std::max(product - residual, std::int64_t{0}) : product;
-    if (!gathers()) return;
-    add_moving(parts, block);
+    if (gathers()) add_moving(parts, block, last);
   }
 
-  /// Weights and gradients over z while the last block's MLP runs backward.
-  void add_moving(MemoryParts& parts, const BlockLayers& block) const {
-    const std::vector<Block> order = {block_of(block.up), block_of(block.projection),
-                                      block_of(block.qkv)};
+  /// Weights and gradients over z while the block's MLP or experts run backward.
+  void add_moving(MemoryParts& parts, const BlockLayers& block, bool last) const {
+    const Block first =
+        block.moe ? block_of({router_weight_spec(block.moe->router)}) : block_of(block.up);
+    const std::vector<Block> order = {first, block_of(block.projection), block_of(block.qkv)};
     const std::size_t ahead =
         run_.overlap.all_gather ? static_cast<std::size_t>(run_.overlap.prefetch_depth) : 0;
     const bool is_cached =
@@ -183,7 +204,10 @@ class MemoryModel {
     // The head's gradient may still be on its way, with those of the block's first two matrices.
     const std::int64_t wire = run_.overlap.grad_dtype == Precision::kBf16 ? 2 : kF32;
     const std::int64_t z = grid_.shape().z;
-    std::vector<Block> gradients = {head, block_of(block.down), block_of(block.up)};
+    std::vector<Block> gradients;
+    if (last) gradients.push_back(head);
+    if (block.has_mlp())
+      gradients.insert(gradients.end(), {block_of(block.down), block_of(block.up)});
     const std::size_t most = run_.overlap.reduce_scatter ? kScattersInFlight + 1 : 1;
     if (gradients.size() > most) gradients.erase(gradients.begin(), gradients.end() - most);
     for (const Block& g : gradients) {
@@ -199,12 +223,13 @@ class MemoryModel {
   const std::int64_t compute_;  ///< Bytes of an element.
   const std::int64_t rows_;     ///< Tokens of a micro-batch of this rank.
   const std::int64_t slices_;
+  std::int64_t expert_rows_ = 0;
 };
 
 }  // namespace
 
-MemoryPrediction predict_memory(const RunSpec& run, Coords at) {
-  return MemoryModel(run, at).predict();
+MemoryPrediction predict_memory(const RunSpec& run, Coords at, ExpertLoad load) {
+  return MemoryModel(run, at, load).predict();
 }
 
 }  // namespace fourfold

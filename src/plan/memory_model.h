@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "layout/grid.h"
+#include "plan/moe_memory.h"
 #include "spec/run_spec.h"
 
 namespace fourfold {
@@ -24,14 +25,17 @@ struct MemoryParts {
 
 /// The moments at which memory can be fullest.
 struct MemoryPrediction {
-  MemoryParts head;      ///< Of the head and the loss: all activations, the logits of a chunk.
-  MemoryParts backward;  ///< Of the last block's backward: all activations, what is restored.
+  MemoryParts head;  ///< Of the head and the loss: all activations, the logits of a chunk.
+  /// Of a block's backward, the fullest one's: the activations that are still there, what is
+  /// restored.
+  MemoryParts backward;
   const MemoryParts& peak() const { return head.total() > backward.total() ? head : backward; }
 };
 
 /// Of the rank at `at`; uneven cuts make rank (0, 0, 0, 0) the fullest. What messages need in the
 /// communicator, what is packed for the data axis (a few MiB each) and the tensors' headers are
 /// left out.
-MemoryPrediction predict_memory(const RunSpec& run, Coords at = {});
+MemoryPrediction predict_memory(const RunSpec& run, Coords at = {},
+                                ExpertLoad load = ExpertLoad::kEven);
 
 }  // namespace fourfold

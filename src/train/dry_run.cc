@@ -33,6 +33,10 @@ std::string describe_run(const RunSpec& run) {
   line("activations", peak.activations);
   line("working", peak.working);
   line("together", peak.total());
+  if (run.model.moe.experts > 0) {
+    const std::int64_t worst = predict_memory(run, {}, ExpertLoad::kWorst).peak().total();
+    line("if all take its experts", worst);
+  }
   if (run.checkpoint.mode != "off" && run.checkpoint.async) {
     // Ranks write equal parts, to within a row.
     const std::int64_t copy =

@@ -95,6 +95,37 @@ TEST_F(Memory, PeakIsPredicted) {
   }
 }
 
+ModelSpec with_experts(ModelSpec m) {
+  m.layers = 3;
+  m.moe.experts = 6;
+  m.moe.top_k = 2;
+  m.moe.ffn = 300;
+  m.moe.balance = Balance::kForced;  // The even load that is predicted.
+  m.moe.shared_experts = m.gated() ? 1 : 0;
+  complete_model(m);
+  return m;
+}
+
+TEST_F(Memory, PeakWithExpertsIsPredicted) {
+  for (const char* family : {"gpt", "llama"}) {
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kMlp, Recompute::kFull}) {
+      for (const int every : {1, 2}) {
+        RunSpec run = testing::run_of(with_experts(middle(family)), 8);
+        run.model.moe.every = every;
+        run.memory.recompute = recompute;
+        SCOPED_TRACE(::testing::Message() << family << ", recompute " << static_cast<int>(recompute)
+                                          << ", experts in every " << every << " blocks");
+        const Measured measured = measure(run);
+        const MemoryParts peak = predict_memory(run).peak();
+        expect_within(peak.state(), measured.state, 0.02, "state");
+        expect_within(peak.total(), measured.peak, 0.05, "peak");
+        expect_within(peak.total() - peak.state(), measured.peak - measured.state, 0.1,
+                      "activations and working memory");
+      }
+    }
+  }
+}
+
 /// Two ranks hold the same and go in step, so each holds half of what the process does.
 TEST_F(Memory, PeakOverZIsPredicted) {
   for (const int cached : {0, 2}) {
