@@ -32,7 +32,8 @@ class RankFile {
     const Coords at = grid.coords(WorldRank(rank));
     std::vector<SaveItem> items;
     for (const OfflineTensor& t : tensors) {
-      const HeldRegion held = held_region(t.layout, grid, at, meta.zero != 0);
+      const HeldRegion held = t.layout ? held_region(*t.layout, grid, at, meta.zero != 0)
+                                       : held_by_all(t.tensor.shape, rank, grid.size());
       items.push_back({t.tensor.key(), held.region, dtype_size(t.tensor.dtype), held.replica,
                        held.replicas, held.replica_set});
     }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,7 +16,7 @@ namespace fourfold {
 /// A tensor of a checkpoint to be written, and how the grid's ranks hold it.
 struct OfflineTensor {
   ManifestTensor tensor;
-  TensorLayout layout;
+  std::optional<TensorLayout> layout;  ///< None: every rank has it whole.
 };
 
 /// Makes `out` the whole of a tensor, dense and row-major. It is called at least twice for each

@@ -17,13 +17,17 @@ namespace fourfold {
 namespace {
 
 /// The run of a checkpoint, as it would be on the grid.
-RunSpec run_on(const GridShape& grid, const std::string& config, const std::string& source,
-               const std::vector<std::string>& overrides) {
+RunSpec run_on(const ReshardGrid& target, const std::string& config, const std::string& source,
+               std::vector<std::string> overrides) {
+  // Its own expert ranks need not fit the old grid, nor the old ones the new.
+  overrides.emplace_back("parallel.expert=1");
   RunSpec run = parse_run(config, source, overrides).value();
-  run.parallel.grid = grid;
+  run.parallel.grid = target.grid;
+  run.parallel.expert = target.expert;
   // The grid is not what the file says, so messages about it do not point there.
   for (Axis axis : kAllAxes) run.origins.erase(fmt::format("parallel.{}", axis_name(axis)));
-  resolve_grid(run, grid.size()).value();
+  run.origins.erase("parallel.expert");
+  resolve_grid(run, target.grid.size()).value();
   return run;
 }
 
@@ -34,6 +38,10 @@ std::vector<OfflineTensor> cut(const Manifest& manifest, const RunSpec& run) {
   }
   std::vector<OfflineTensor> tensors;
   for (const ManifestTensor& t : manifest.tensors) {
+    if (t.cls == TensorClass::kState) {
+      tensors.push_back({t, std::nullopt});
+      continue;
+    }
     const auto found = layouts.find(t.name);
     if (found == layouts.end() || found->second.shape != t.shape) {
       throw Error(ErrorKind::kData,
@@ -49,17 +57,18 @@ std::vector<OfflineTensor> cut(const Manifest& manifest, const RunSpec& run) {
 }  // namespace
 
 std::string reshard_checkpoint(Fs& fs, const std::string& checkpoint, const std::string& out,
-                               const GridShape& grid, const std::vector<std::string>& overrides) {
+                               const ReshardGrid& target,
+                               const std::vector<std::string>& overrides) {
   const NewRun place = new_run(fs, out);
   FoundCheckpoint found = find_checkpoint(fs, checkpoint).value();
   const std::string config = read_config(fs, found.folder, found.manifest).value();
-  RunSpec run = run_on(grid, config, join_path(found.folder, kConfigName), overrides);
+  RunSpec run = run_on(target, config, join_path(found.folder, kConfigName), overrides);
   run.dir = place.dir;
   TensorReader reader(fs, std::move(found.folder), std::move(found.manifest));
 
   CheckpointMeta meta = reader.manifest().meta;
   const std::string old_grid = meta.grid.name();
-  meta.grid = grid;
+  meta.grid = target.grid;
   meta.order = run.parallel.order;
   meta.zero = run.memory.zero;
   meta.config_toml = resolved_toml(run);
@@ -70,8 +79,8 @@ std::string reshard_checkpoint(Fs& fs, const std::string& checkpoint, const std:
                     });
   write_file_atomically(fs, place.run_file(), meta.config_toml);
   return fmt::format("resharded {} from {} to {}: {} tensors in {} files\ncheckpoint {}\n",
-                     reader.folder(), old_grid, grid.name(), reader.manifest().tensors.size(),
-                     grid.size(), written);
+                     reader.folder(), old_grid, target.grid.name(),
+                     reader.manifest().tensors.size(), target.grid.size(), written);
 }
 
 }  // namespace fourfold

@@ -55,7 +55,7 @@ Command reshard_command() {
           {
               {"IN", "", kCheckpointDoc, &o->from, true},
               {"OUT", "", "the run folder to make", &o->to, true},
-              {"--grid", "GRID", "x,y,z,data,expert; expert must be 1", &o->grid, true},
+              {"--grid", "GRID", "x,y,z,data,expert", &o->grid, true},
               override_option(*o),
           },
           {"fourfold ckpt reshard runs/first runs/first-4 --grid 2,1,2,1,1"},

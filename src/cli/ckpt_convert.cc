@@ -16,28 +16,24 @@ namespace fourfold::cli {
 namespace {
 
 /// Reads "2,1,2,1,1": x, y, z, data, expert.
-GridShape parse_grid(const std::string& text) {
+ReshardGrid parse_grid(const std::string& text) {
   const Error refused(ErrorKind::kUsage,
                       fmt::format("--grid must be x,y,z,data,expert, not \"{}\"", text),
                       "five whole numbers of at least 1: --grid 2,1,2,1,1");
   std::array<int, 5> sizes{};
   const char* p = text.data();
   const char* const end = p + text.size();
-  std::int64_t ranks = 1;
+  double ranks = 1;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     if (i > 0 && (p == end || *p++ != ',')) throw refused;
     const auto [next, failed] = std::from_chars(p, end, sizes[i]);
     if (failed != std::errc() || sizes[i] < 1) throw refused;
     p = next;
-    constexpr std::int64_t kMaxRanks = 10'000'000;
-    if ((ranks *= sizes[i]) > kMaxRanks) throw refused;
+    constexpr double kMaxRanks = 1e7;
+    if (ranks *= i < 4 ? sizes[i] : 1; ranks > kMaxRanks) throw refused;
   }
   if (p != end) throw refused;
-  if (sizes[4] != 1) {
-    throw Error(ErrorKind::kUsage, "expert parallelism is not built yet",
-                "the last number of --grid must be 1");
-  }
-  return GridShape(sizes[0], sizes[1], sizes[2], sizes[3]);
+  return {GridShape(sizes[0], sizes[1], sizes[2], sizes[3]), sizes[4]};
 }
 
 HfExportOptions export_options(const CkptConvertOptions& options) {

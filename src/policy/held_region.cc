@@ -20,4 +20,8 @@ HeldRegion held_region(const TensorLayout& layout, const Grid& grid, Coords at, 
   return held;
 }
 
+HeldRegion held_by_all(const std::vector<std::int64_t>& shape, int rank, int ranks) {
+  return {Region::whole(shape), rank, ranks, -1};
+}
+
 }  // namespace fourfold

@@ -14,5 +14,7 @@ struct HeldRegion {
 };
 
 HeldRegion held_region(const TensorLayout& layout, const Grid& grid, Coords at, bool zero);
+/// Of a tensor that every rank has whole: what routers keep between steps.
+HeldRegion held_by_all(const std::vector<std::int64_t>& shape, int rank, int ranks);
 
 }  // namespace fourfold

@@ -23,7 +23,8 @@ class Generator {
   Generator(const RunSpec& run, Communicator& world)
       : grid_(Grid(GridShape()), world),
         context_{grid_, DType::kF32, true, run.seed, false},
-        model_(context_, run.model, {}) {}
+        model_(context_, run.model, {}),
+        routers_(run.model) {}
 
   void load(Fs& fs, const std::string& path, Communicator& world) {
     const CheckpointPath found = find_checkpoints(fs, path).value();
@@ -36,6 +37,7 @@ class Generator {
       t.region = p->updated;
       t.data = p->master.mutable_data_ptr();
     }
+    routers_.add_state(world.rank(), world.size(), state);
     CheckpointStore store(fs, found.dir);
     store.load(world, found.folder, state).value();
     for (const ParameterUnit& unit : model_.units()) unit.refresh_vectors();
@@ -68,18 +70,20 @@ class Generator {
   }
 
  private:
-  static MicroBatch batch_of(std::span<const std::int64_t> tokens) {
+  MicroBatch batch_of(std::span<const std::int64_t> tokens) const {
     MicroBatch batch;
     batch.seq = static_cast<std::int64_t>(tokens.size());
     batch.tokens = empty_tensor({batch.seq}, DType::kI64);
     std::memcpy(batch.tokens.mutable_data_ptr(), tokens.data(), tokens.size_bytes());
     batch.samples = {0};
+    batch.routing = routers_.reading();
     return batch;
   }
 
   ProcessGrid grid_;
   ParallelContext context_;
   Transformer model_;
+  Routers routers_;
 };
 
 std::vector<std::int64_t> encode_prompt(const Tokenizer& tokenizer, const std::string& prompt) {

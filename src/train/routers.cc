@@ -4,6 +4,8 @@
 
 #include <numeric>
 
+#include "policy/held_region.h"
+
 namespace fourfold {
 namespace {
 
@@ -94,9 +96,11 @@ void Routers::add_state(int rank, int world_size, std::vector<StateTensor>& stat
     t.kind = "value";
     t.cls = TensorClass::kState;
     t.shape = {spec_.experts};
-    t.region = Region::whole(t.shape);
-    t.replica = rank;
-    t.replicas = world_size;
+    const HeldRegion held = held_by_all(t.shape, rank, world_size);
+    t.region = held.region;
+    t.replica = held.replica;
+    t.replicas = held.replicas;
+    t.replica_set = held.replica_set;
     t.optional = true;  // Of a run that balanced in another way.
     auto add = [&](const char* name, DType dtype, void* data) {
       t.name = fmt::format("model.layers.{}.mlp.gate.{}", block, name);

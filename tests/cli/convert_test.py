@@ -63,7 +63,7 @@ class Convert(Case):
         run = self.train()
         self.refuse(USAGE, "--grid must be x,y,z,data,expert", "ckpt", "reshard", run, "o",
                     "--grid", "2,1,1")
-        self.refuse(USAGE, "expert parallelism is not built yet", "ckpt", "reshard", run, "o",
+        self.refuse(USAGE, "parallel.expert = 2", "ckpt", "reshard", run, "o",
                     "--grid", "1,1,1,1,2")
         self.assertIn("1, 3", self.refuse(USAGE, "3 heads cannot be cut over x = 2", "ckpt",
                                           "reshard", run, "o", "--grid", "2,1,1,1,1"))

@@ -17,7 +17,7 @@ import counted  # noqa: E402
 import mpirun  # noqa: E402
 
 PROGRAM = os.path.abspath(sys.argv[1])
-SECONDS = 400
+SECONDS = 900
 
 
 class Case(unittest.TestCase):
@@ -39,13 +39,15 @@ class Case(unittest.TestCase):
 class Verify(Case):
     """Every grid of the list by its number of ranks, and bit by bit against threads."""
 
+    LABELS = "grid", "accumulation", "expert", "recompute", "balance"
+
     def cases(self, ranks, file):
         found = {}
         for line in self.run_program(ranks, "verify", file, "--json").splitlines():
             if not line.startswith("{"):
                 continue
             case = json.loads(line)
-            key = case["grid"], case["accumulation"]
+            key = tuple(case[label] for label in self.LABELS if label in case)
             self.assertNotIn(key, found)
             self.assertNotIn("skipped", case)
             self.assertTrue(case["passed"] and case["initial_weights_equal"], case)
@@ -54,10 +56,13 @@ class Verify(Case):
 
     def check(self, file):
         threads = self.cases(0, file)
-        grids = {grid for grid, _ in threads}
+        grids = {key[0] for key in threads}
         self.assertEqual(13, len(grids))
         self.assertEqual({(g, a) for g in grids for a in (1, 3)}, set(threads))
-        for ranks in (2, 4, 6, 8):
+        self.compare(threads, file, (2, 4, 6, 8))
+
+    def compare(self, threads, file, rank_counts):
+        for ranks in rank_counts:
             expected = {key: bits for key, bits in threads.items()
                         if self.size(key[0]) == ranks}
             self.assertTrue(expected, ranks)
@@ -75,6 +80,17 @@ class Verify(Case):
 
     def test_llama(self):
         self.check("configs/verify-llama.toml")
+
+    def test_experts(self):
+        """Each way of balance, with recompute and without, on 13 places of experts."""
+        file = "configs/verify-moe.toml"
+        threads = self.cases(0, file)
+        self.assertEqual(13 * 2 * 2 * 6, len(threads))
+        self.assertEqual(6, len({key[-1] for key in threads}))
+        for (*place, recompute, balance), bits in threads.items():
+            self.assertEqual(threads[(*place, "none", balance)], bits, "recompute changes bits")
+            self.assertIn(recompute, ("none", "full"))
+        self.compare(threads, file, (4,))
 
 
 class Train(Case):

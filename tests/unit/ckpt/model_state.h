@@ -53,7 +53,7 @@ class ModelState {
     const GridShape& shape = run.parallel.grid;
     const Grid grid(shape, run.parallel.order);
     const Coords at = grid.coords(WorldRank(rank));
-    for (const auto& p : parameters_of(model_layers(run.model, shape, head_layout_of(run)))) {
+    for (const auto& p : parameters_of(model_layers_of(run))) {
       const HeldRegion held = held_region(p.layout, grid, at, run.memory.zero != 0);
       for (const char* kind : {kKindWeight, kKindMaster, kKindExpAvg, kKindExpAvgSq}) {
         const bool weight = kind == std::string(kKindWeight);
@@ -62,6 +62,7 @@ class ModelState {
         t.name = p.name;
         t.kind = kind;
         t.dtype = weight ? DType::kBF16 : DType::kF32;
+        t.cls = tensor_class(p);
         t.shape = p.layout.shape;
         t.region = held.region;
         t.replica = held.replica;
@@ -69,6 +70,18 @@ class ModelState {
         t.replica_set = held.replica_set;
         add(std::move(t), version);
       }
+    }
+    for (int block = 0; block < run.model.layers && run.model.moe.experts > 0; ++block) {
+      StateTensor t;
+      t.name = fmt::format("model.layers.{}.mlp.gate.e_score_correction_bias", block);
+      t.kind = "value";
+      t.cls = TensorClass::kState;
+      t.shape = {run.model.moe.experts};
+      const HeldRegion held = held_by_all(t.shape, rank, grid.size());
+      t.region = held.region;
+      t.replica = held.replica;
+      t.replicas = held.replicas;
+      add(std::move(t), version);
     }
   }
   std::vector<StateTensor>& tensors() { return tensors_; }

@@ -35,6 +35,7 @@ std::string error_of(Act act, ErrorKind kind) {
 struct Case {
   GridShape grid;
   int zero = 0;
+  int expert = 1;
 };
 
 const std::vector<Case> kCases = {
@@ -43,34 +44,55 @@ const std::vector<Case> kCases = {
     {GridShape(1, 3, 1, 2), 0}, {GridShape(2, 2, 1, 2), 1},  // The head's vocabulary over x and y.
 };
 
-TEST(Reshard, WritesTheBytesThatTheGridWouldHave) {
-  for (const std::string family : {"llama", "gpt"}) {
-    for (const Case& from : kCases) {
-      for (const Case& to : kCases) {
-        MemoryFs fs;
-        const RunSpec source = model_run(family, from.grid, from.zero, {"train.precision=bf16"});
-        const RunSpec target = model_run(family, to.grid, to.zero, {"train.precision=bf16"});
-        save_run(fs, "source", source, 3);
-        save_run(fs, "wanted", target, 3);
-        reshard_checkpoint(fs, "source", "made", to.grid, {fmt::format("memory.zero={}", to.zero)});
-        const std::string name = family + " " + from.grid.name() + " to " + to.grid.name();
-        for (int rank = 0; rank < to.grid.size(); ++rank) {
-          const std::string file = kStep + fmt::format("rank-{:05}.dense.safetensors", rank);
-          EXPECT_TRUE(fs.content("made" + file) == fs.content("wanted" + file)) << name << file;
-        }
-        EXPECT_THAT(checkpoint_verify(fs, "made").value().problems, IsEmpty()) << name;
-        EXPECT_TRUE(checkpoint_diff(fs, "source", "made").value().equal) << name;
-        EXPECT_EQ(checkpoint_peek(fs, "made").value().grid, to.grid);
-        EXPECT_EQ(fs.open_files(), 0);
+/// Ranks over experts inside z, with shards and without, and over data.
+const std::vector<Case> kExpertCases = {{GridShape(1, 1, 1, 1), 1, 1},
+                                        {GridShape(2, 1, 2, 1), 1, 2},
+                                        {GridShape(1, 1, 4, 1), 0, 2},
+                                        {GridShape(1, 2, 2, 2), 1, 4},
+                                        {GridShape(1, 1, 2, 2), 0, 1}};
+
+void expect_the_same_bytes(const std::string& family, const std::vector<std::string>& more,
+                           const std::vector<Case>& cases) {
+  const auto run_of = [&](const Case& c) {
+    std::vector<std::string> overrides{"train.precision=bf16"};
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    overrides.push_back(fmt::format("parallel.expert={}", c.expert));
+    return model_run(family, c.grid, c.zero, overrides);
+  };
+  for (const Case& from : cases) {
+    for (const Case& to : cases) {
+      MemoryFs fs;
+      save_run(fs, "source", run_of(from), 3);
+      save_run(fs, "wanted", run_of(to), 3);
+      reshard_checkpoint(fs, "source", "made", {to.grid, to.expert},
+                         {fmt::format("memory.zero={}", to.zero)});
+      const std::string name = family + " " + from.grid.name() + " to " + to.grid.name();
+      for (int rank = 0; rank < to.grid.size(); ++rank) {
+        const std::string file = kStep + fmt::format("rank-{:05}.dense.safetensors", rank);
+        EXPECT_TRUE(fs.content("made" + file) == fs.content("wanted" + file)) << name << file;
       }
+      EXPECT_THAT(checkpoint_verify(fs, "made").value().problems, IsEmpty()) << name;
+      EXPECT_TRUE(checkpoint_diff(fs, "source", "made").value().equal) << name;
+      EXPECT_EQ(checkpoint_peek(fs, "made").value().grid, to.grid);
+      EXPECT_EQ(fs.open_files(), 0);
     }
   }
+}
+
+TEST(Reshard, WritesTheBytesThatTheGridWouldHave) {
+  for (const std::string family : {"llama", "gpt"}) expect_the_same_bytes(family, {}, kCases);
+}
+
+TEST(Reshard, PutsExpertsWhereTheGridHasThem) {
+  expect_the_same_bytes("gpt",
+                        {"model.moe.experts=6", "model.moe.ffn=19", "model.moe.balance=loss_free"},
+                        kExpertCases);
 }
 
 TEST(Reshard, MakesARunFileOfTheGrid) {
   MemoryFs fs;
   save_run(fs, "source", model_run("gpt", GridShape(), 1), 1);
-  EXPECT_THAT(reshard_checkpoint(fs, "source", "a/made/checkpoints", GridShape(2, 1, 1, 2), {}),
+  EXPECT_THAT(reshard_checkpoint(fs, "source", "a/made/checkpoints", {GridShape(2, 1, 1, 2)}, {}),
               HasSubstr("from 1x1x1x1 to 2x1x1x2"));
   const RunSpec run = parse_run(fs.content("a/made/config.toml"), "config.toml").value();
   EXPECT_EQ(run.dir, "a/made");
@@ -83,7 +105,7 @@ TEST(Reshard, RefusesWhatCannotBe) {
   save_run(fs, "source", model_run("gpt", GridShape(), 1), 1);
   const auto to = [&](const GridShape& grid, const std::string& out = "made",
                       const std::vector<std::string>& more = {}) {
-    return [&fs, grid, out, more] { reshard_checkpoint(fs, "source", out, grid, more); };
+    return [&fs, grid, out, more] { reshard_checkpoint(fs, "source", out, {grid}, more); };
   };
   EXPECT_EQ(error_of(to(GridShape(4, 1, 1, 1)), ErrorKind::kUsage),
             "6 heads cannot be cut over x = 4");
@@ -93,7 +115,7 @@ TEST(Reshard, RefusesWhatCannotBe) {
       error_of(to(GridShape(1, 1, 1, 3), "made", {"train.global_batch=9"}), ErrorKind::kUsage), "");
   EXPECT_THAT(error_of(to(GridShape(), "source"), ErrorKind::kUsage), HasSubstr("a run already"));
   EXPECT_THAT(
-      error_of([&] { reshard_checkpoint(fs, "none", "x", GridShape(), {}); }, ErrorKind::kData),
+      error_of([&] { reshard_checkpoint(fs, "none", "x", {GridShape()}, {}); }, ErrorKind::kData),
       HasSubstr("none is not a folder"));
 }
 
@@ -103,9 +125,10 @@ TEST(Reshard, ADamagedSourceLeavesNothing) {
   const std::string shard = std::string("source") + kStep + "rank-00000.dense.safetensors";
   fs.flip(shard, fs.content(shard).size() - 5);
   const auto before = fs.files();
-  EXPECT_THAT(error_of([&] { reshard_checkpoint(fs, "source", "made", GridShape(2, 1, 1, 1), {}); },
-                       ErrorKind::kData),
-              HasSubstr("model.norm.bias@exp_avg_sq"));
+  EXPECT_THAT(
+      error_of([&] { reshard_checkpoint(fs, "source", "made", {GridShape(2, 1, 1, 1)}, {}); },
+               ErrorKind::kData),
+      HasSubstr("model.norm.bias@exp_avg_sq"));
   EXPECT_EQ(fs.files(), before);
 }
 
@@ -113,7 +136,7 @@ TEST(Reshard, AFullDiskLeavesNothing) {
   MemoryFs fs;
   save_run(fs, "source", model_run("gpt", GridShape(), 1), 1);
   const auto before = fs.files();
-  const auto act = [&] { reshard_checkpoint(fs, "source", "made", GridShape(2, 1, 1, 1), {}); };
+  const auto act = [&] { reshard_checkpoint(fs, "source", "made", {GridShape(2, 1, 1, 1)}, {}); };
   fs.reported_free = 1000;
   EXPECT_THAT(error_of(act, ErrorKind::kData), HasSubstr("free "));
   EXPECT_EQ(fs.files(), before);
