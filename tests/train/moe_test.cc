@@ -1,66 +1,13 @@
-// Models with experts: every grid of expert ranks against one rank, and what must not change a bit.
+// Models with experts: every grid of expert ranks against one rank.
 #include <gtest/gtest.h>
 
-#include "comm/thread_world.h"
-#include "device/intra_op_threads.h"
-#include "tests/train/test_models.h"
-#include "train/verify_grid.h"
+#include "tests/train/moe_runs.h"
 
-namespace fourfold {
+namespace fourfold::testing {
 namespace {
 
-constexpr int kSteps = 2;
-
-/// A grid and its ranks over experts.
-struct ExpertCase {
-  GridShape grid;
-  int expert = 1;
-  int accumulation = 1;
-};
-
-VerifyResult verify(const RunSpec& run, const VerifyReference& reference) {
-  VerifyResult found;
-  run_thread_ranks(run.parallel.grid.size(), {}, [&](Communicator& world) {
-    set_intra_op_threads(1);
-    const VerifyResult result = verify_grid(run, world, reference, random_samples(run));
-    if (world.rank() == 0) found = result;
-  });
-  return found;
-}
-
-RunSpec on(const RunSpec& run, const ExpertCase& c) {
-  RunSpec placed = with_grid(run, c.grid, c.accumulation);
-  placed.parallel.expert = c.expert;
-  return placed;
-}
-
-void expect_same_as_one_rank(const RunSpec& run, std::initializer_list<ExpertCase> cases) {
-  set_intra_op_threads(1);
-  for (const ExpertCase& c : cases) {
-    const VerifyReference reference =
-        make_reference(run, kSteps, random_samples(run), c.accumulation);
-    const VerifyResult r = verify(on(run, c), reference);
-    EXPECT_TRUE(r.passes(verify_tolerance(run.train.precision)))
-        << c.grid.name() << " e" << c.expert << " accumulation " << c.accumulation
-        << ": weights equal " << r.initial_weights_equal << ", loss " << r.loss_difference
-        << ", gradient " << r.gradient_difference << ", tensor " << r.tensor_difference << " at "
-        << r.worst_tensor << ", counts " << r.counts_difference << ", aux " << r.aux_difference
-        << ", free " << r.free_difference << ", other choices " << r.other_choices.size();
-  }
-}
-
-ModelSpec with_experts(ModelSpec model) {
-  model.moe.experts = 5;
-  model.moe.top_k = 2;
-  model.moe.ffn = 37;
-  model.moe.z_coef = 1e-3;
-  model.dropout = 0.1;
-  complete_model(model);
-  return model;
-}
-
 TEST(Moe, EveryGridAgreesWithOneRank) {
-  const RunSpec run = testing::run_of(with_experts(testing::tiny_gpt()), 24);
+  const RunSpec run = run_of(with_experts(tiny_gpt()), 24);
   expect_same_as_one_rank(run, {{{1, 1, 1, 1}, 1, 1},
                                 {{2, 1, 1, 1}, 1, 1},
                                 {{1, 2, 1, 1}, 1, 1},
@@ -76,5 +23,106 @@ TEST(Moe, EveryGridAgreesWithOneRank) {
                                 {{2, 1, 2, 2}, 4, 1}});
 }
 
+TEST(Moe, GatedExpertsBesideSharedOnes) {
+  expect_same_as_one_rank(
+      run_of(with_shared_experts(), 12),
+      {{{3, 1, 2, 1}, 2, 1}, {{1, 2, 1, 2}, 2, 3}, {{3, 2, 1, 1}, 1, 1}, {{1, 1, 2, 2}, 4, 1}});
+}
+
+/// Seven experts, that no number of ranks divides, in either placement; a chunk of a rank's experts
+/// at a time.
+TEST(Moe, ExpertsThatDoNotDivide) {
+  RunSpec run = run_of(with_experts(tiny_gpt(), 7), 12);
+  for (const ExpertPlacement placement :
+       {ExpertPlacement::kContiguous, ExpertPlacement::kInterleaved}) {
+    run.parallel.expert_placement = placement;
+    for (const int chunks : {1, 3}) {
+      run.parallel.expert_chunks = chunks;
+      expect_same_as_one_rank(run, {{{1, 1, 2, 1}, 2, 1}, {{2, 1, 1, 2}, 2, 3}});
+    }
+    run.parallel.expert_chunks = 1;
+    expect_same_as_one_rank(run,
+                            {{{1, 1, 4, 1}, 4, 1}, {{2, 1, 2, 2}, 4, 1}, {{1, 1, 3, 2}, 6, 1}});
+  }
+}
+
+/// 17 tokens with 2 experts each are 34 rows, in any split over experts.
+TEST(Moe, TokensThatDoNotDivideByX) {
+  RunSpec run = run_of(with_experts(tiny_gpt()), 6);
+  for (const bool drop_duplicates : {true, false}) {
+    run.parallel.drop_duplicates = drop_duplicates;
+    expect_same_as_one_rank(run,
+                            {{{3, 1, 2, 1}, 2, 3}, {{3, 1, 1, 1}, 1, 6}, {{3, 2, 1, 2}, 2, 1}});
+  }
+}
+
+TEST(Moe, EveryBalanceAgreesWithOneRank) {
+  for (const Balance balance :
+       {Balance::kNone, Balance::kAuxLoss, Balance::kLossFree, Balance::kForced}) {
+    for (const BalanceScope scope :
+         {BalanceScope::kSequence, BalanceScope::kMicrostep, BalanceScope::kStep}) {
+      if (balance != Balance::kAuxLoss && scope == BalanceScope::kMicrostep) continue;
+      SCOPED_TRACE(::testing::PrintToString(static_cast<int>(balance)) + " over " +
+                   ::testing::PrintToString(static_cast<int>(scope)));
+      RunSpec run = run_of(with_experts(tiny_gpt()), 12);
+      run.model.moe.balance = balance;
+      run.model.moe.balance_scope = scope;
+      run.model.moe.aux_coef = 0.3;  // So that it is seen beside the loss.
+      run.model.moe.bias_rate = 0.02;
+      expect_same_as_one_rank(
+          run, {{{2, 1, 2, 1}, 2, 1}, {{1, 2, 1, 2}, 2, 3}, {{1, 1, 2, 2}, 4, 1}}, /*steps=*/3);
+    }
+  }
+}
+
+TEST(Moe, FullExpertsDropTheSameTokensOnEveryGrid) {
+  struct Way {
+    BalanceScope scope;
+    DropOrder order;
+  };
+  for (const Way& way : {Way{BalanceScope::kSequence, DropOrder::kPosition},
+                         Way{BalanceScope::kSequence, DropOrder::kScore},
+                         Way{BalanceScope::kMicrostep, DropOrder::kPosition}}) {
+    RunSpec run = run_of(with_experts(tiny_gpt()), 12);
+    run.model.moe.capacity_factor = 0.6;
+    run.model.moe.balance_scope = way.scope;
+    run.model.moe.drop_order = way.order;
+    expect_same_as_one_rank(
+        run,
+        {{{2, 1, 2, 1}, 2, 1}, {{1, 2, 1, 2}, 2, 3}, {{1, 1, 2, 2}, 4, 1}, {{3, 1, 2, 1}, 1, 2}});
+  }
+}
+
+TEST(Moe, JitterAndTypesOfScores) {
+  RunSpec run = run_of(with_experts(tiny_llama()), 12);
+  run.model.moe.jitter = 0.1;
+  for (const RouterScore score : {RouterScore::kSoftmax, RouterScore::kSigmoid}) {
+    for (const bool renormalise : {true, false}) {
+      run.model.moe.score = score;
+      run.model.moe.renormalise = renormalise;
+      expect_same_as_one_rank(run, {{{3, 1, 2, 1}, 2, 1}, {{1, 2, 1, 2}, 2, 2}});
+    }
+  }
+}
+
+/// Products in bf16 may turn choices that are nearer than their rounding.
+TEST(Moe, Bf16StaysNearOneRank) {
+  set_intra_op_threads(1);
+  RunSpec run = run_of(with_experts(tiny_gpt()), 12);
+  run.train.precision = Precision::kBf16;
+  const VerifyReference reference = make_reference(run, 2, random_samples(run));
+  for (const ExpertCase& c : {ExpertCase{{2, 1, 2, 1}, 2}, ExpertCase{{1, 2, 1, 2}, 2}}) {
+    const VerifyResult r = verify(on(run, c), reference);
+    const VerifyTolerance wanted = verify_tolerance(Precision::kBf16);
+    EXPECT_TRUE(r.initial_weights_equal);
+    EXPECT_LE(r.loss_difference, wanted.loss) << text_of(r);
+    EXPECT_LE(r.gradient_difference, wanted.gradient) << text_of(r);
+    EXPECT_LE(r.tensor_difference, wanted.tensor) << text_of(r);
+    EXPECT_EQ(r.counts_difference, 0) << text_of(r);
+    EXPECT_LE(r.aux_difference, wanted.loss) << text_of(r);
+    for (const OtherChoice& other : r.other_choices) EXPECT_LT(other.margin, 1e-2);
+  }
+}
+
 }  // namespace
-}  // namespace fourfold
+}  // namespace fourfold::testing
