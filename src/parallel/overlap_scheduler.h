@@ -75,8 +75,9 @@ class OverlapScheduler {
   void settle();
 
  private:
-  /// That a slice does between two collectives of activations, at most.
-  static constexpr std::size_t kGathersInATurn = 2;
+  /// That a slice does between two collectives of activations, at most: the head's and, for the
+  /// backward pass of the last block, its experts' two.
+  static constexpr std::size_t kGathersInATurn = 3;
 
   struct Ahead {
     const WeightBlock* weights;
