@@ -10,8 +10,7 @@
 #include "ckpt/store.h"
 #include "comm/thread_world.h"
 #include "device/intra_op_threads.h"
-#include "tests/train/test_models.h"
-#include "train/verify_reference.h"
+#include "tests/train/moe_runs.h"
 
 namespace fourfold {
 namespace {
@@ -109,7 +108,8 @@ TEST(Resume, IsExactInBf16WithZeroAndAccumulation) {
 using WholeState = std::map<std::string, std::vector<char>>;
 
 WholeState whole_state(const std::string& dir, const RunSpec& run, std::int64_t step) {
-  const RunSpec one = with_grid(run, GridShape(1, 1, 1, 1), 1);
+  RunSpec one = with_grid(run, GridShape(1, 1, 1, 1), 1);
+  one.parallel.expert = 1;
   const auto solo = make_solo();
   PosixFs fs;
   RankModel model(one, *solo);
@@ -235,6 +235,61 @@ TEST(Resume, TenGridsEachToEach) {
         for (std::int64_t step = kSaved; step < kSteps; ++step) {
           const StepResult r =
               model.train_step(step, step * loader.train.global_batch, random_samples(loader));
+          EXPECT_NEAR(r.loss, trained.losses[static_cast<std::size_t>(step)], 2e-5) << what;
+        }
+      });
+    }
+    std::filesystem::remove_all(dir);
+  }
+}
+
+RunSpec expert_run(const testing::ExpertCase& c, Balance balance) {
+  RunSpec run = testing::run_of(testing::with_experts(testing::tiny_gpt()), 12);
+  run.model.moe.balance = balance;
+  run.model.moe.balance_scope = BalanceScope::kStep;
+  run.model.moe.aux_coef = 0.3;  // That a lost state of the routers is seen.
+  run.model.moe.bias_rate = 0.02;
+  return testing::on(run, c);
+}
+
+TEST(Resume, IsExactWithExperts) {
+  expect_exact_resume(expert_run({{2, 1, 2, 1}, 2, 1}, Balance::kLossFree), "loss-free");
+  RunSpec run = expert_run({{1, 1, 2, 2}, 4, 3}, Balance::kAuxLoss);
+  run.train.precision = Precision::kBf16;
+  expect_exact_resume(run, "aux-loss");
+}
+
+/// Saved by each number of ranks over experts, loaded by each: the same state, of the routers too,
+/// and then the same training.
+TEST(Resume, ExpertsMoveBetweenGrids) {
+  constexpr std::int64_t kSaved = kSteps - 2;
+  const std::vector<testing::ExpertCase> cases{
+      {{2, 1, 2, 1}, 2}, {{1, 1, 2, 2}, 4}, {{1, 2, 1, 2}, 1}, {{1, 1, 4, 1}, 2}};
+  std::vector<RunSpec> runs;
+  for (const testing::ExpertCase& c : cases) {
+    runs.push_back(expert_run(c, Balance::kLossFree));
+    runs.back().memory.zero = static_cast<int>(runs.size() % 2);
+    if (c.expert == 4) runs.back().parallel.expert_placement = ExpertPlacement::kInterleaved;
+  }
+  for (std::size_t from = 0; from < runs.size(); ++from) {
+    const std::string dir = new_folder("experts");
+    const Trace trained = train(runs[from], dir, 0, kSaved);
+    const WholeState whole = whole_state(dir, runs[from], kSaved);
+    const auto& bias = whole.at("model.layers.1.mlp.gate.e_score_correction_bias@value");
+    EXPECT_NE(bias, std::vector<char>(bias.size()));
+    for (std::size_t to = 0; to < runs.size(); ++to) {
+      const std::string what = cases[from].name() + " to " + cases[to].name();
+      PosixFs fs;
+      run_thread_ranks(runs[to].parallel.grid.size(), {}, [&](Communicator& world) {
+        set_intra_op_threads(1);
+        RankModel model(runs[to], world);
+        auto state = model.state();
+        CheckpointStore(fs, dir).load(world, folder_of(kSaved), state).value();
+        EXPECT_EQ(difference(whole, state), "") << what;
+        model.restored(state, kSaved);
+        for (std::int64_t step = kSaved; step < kSteps; ++step) {
+          const StepResult r =
+              model.train_step(step, step * runs[to].train.global_batch, random_samples(runs[to]));
           EXPECT_NEAR(r.loss, trained.losses[static_cast<std::size_t>(step)], 2e-5) << what;
         }
       });
