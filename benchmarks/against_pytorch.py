@@ -56,8 +56,10 @@ def write_data(prefix, vocab, tokens):
 
 def toml_of(spec, folder):
     keys = ["family", "layers", "hidden", "heads", "kv_heads", "ffn", "seq_len", "vocab"]
+    keys += ["tie_embeddings"] + [k for k in ["rope_theta", "norm_eps"] if k in spec]
     lines = ["[model]"] + [f"{k} = {json.dumps(spec[k])}" for k in keys] + ["dropout = 0.0"]
-    lines += [f"tie_embeddings = {json.dumps(spec['tie_embeddings'])}"]
+    if "moe" in spec:
+        lines += ["[model.moe]"] + [f"{k} = {json.dumps(v)}" for k, v in spec["moe"].items()]
     lines += ["[train]", f"steps = {spec['steps']}", f"global_batch = {spec['batch']}"]
     lines += [f"micro_batch = {spec['batch']}", f"precision = \"{spec['precision']}\""]
     lines += ["[optimizer]", f"lr = {spec['lr']}", "[schedule]", 'name = "constant"']
@@ -67,52 +69,68 @@ def toml_of(spec, folder):
     return "\n".join(lines) + "\n"
 
 
-def run(command, environment=None):
-    """Lines of JSON that the command prints."""
+def run(command, environment=None, seconds=None):
+    """Lines of JSON that the command prints; subprocess.TimeoutExpired after so many seconds."""
     done = subprocess.run(
-        command, env={**os.environ, **(environment or {})}, capture_output=True, text=True
+        command,
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        text=True,
+        timeout=seconds,
     )
     if done.returncode != 0:
         sys.exit(f"{command[0]} failed:\n{done.stdout}{done.stderr}")
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
-def measure(arguments, name, precision, folder):
-    spec = complete(MODELS[name])
-    spec.update(steps=arguments.steps, precision=precision, threads=os.cpu_count())
+def prepare(spec, folder):
+    """Writes tokens, run.toml for fourfold and spec.json for PyTorch."""
     spec["data"] = folder + "/tokens"
     write_data(spec["data"], spec["vocab"], spec["seq_len"] * spec["batch"] * 64 + 1)
     with open(folder + "/spec.json", "w", encoding="utf-8") as file:
         json.dump(spec, file)
     with open(folder + "/run.toml", "w", encoding="utf-8") as file:
         file.write(toml_of(spec, folder))
-    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pytorch_step.py")
-    pytorch = [sys.executable, script, folder + "/spec.json"]
-    fourfold = [arguments.fourfold, "train", folder + "/run.toml", "--json"]
-    preload = {"LD_PRELOAD": arguments.tcmalloc} if arguments.tcmalloc else {}
-    seconds = {"pytorch": [], "fourfold": []}
-    loss = {}
-    for _ in range(arguments.rounds):
-        for side, command, environment in [
-            ("pytorch", pytorch, preload),
-            ("fourfold", fourfold, {}),
-        ]:
-            steps = run(command, environment)
-            seconds[side] += [s["step_seconds"] for s in steps[WARM_UP:]]
+
+
+def beside(name):
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
+
+
+def take_turns(sides, rounds):
+    """Runs each side's (command, environment) in turn; seconds of steps and last loss, by side."""
+    seconds, loss = {side: [] for side in sides}, {}
+    for _ in range(rounds):
+        for side, (command, environment) in sides.items():
+            steps = [line for line in run(command, environment) if "step_seconds" in line]
+            seconds[side] += [step["step_seconds"] for step in steps[WARM_UP:]]
             loss[side] = steps[-1]["loss"]
-    tokens = spec["batch"] * spec["seq_len"]
+    return seconds, loss
+
+
+def print_row(first_cells, tokens, seconds, loss):
+    """Rates with half the distance of their quartiles; `tokens` of a step."""
     rate = {side: tokens / statistics.median(times) for side, times in seconds.items()}
     spread = {
         side: (np.percentile(times, 75) - np.percentile(times, 25)) / statistics.median(times)
         for side, times in seconds.items()
     }
-    print(
-        f"| {name} | {precision} | {rate['pytorch']:.0f} (±{50 * spread['pytorch']:.0f} %) "
-        f"| {rate['fourfold']:.0f} (±{50 * spread['fourfold']:.0f} %) "
-        f"| {rate['fourfold'] / rate['pytorch']:.2f} "
-        f"| {loss['pytorch']:.3f} | {loss['fourfold']:.3f} |",
-        flush=True,
-    )
+    cells = [f"{rate[side]:.0f} (±{50 * spread[side]:.0f} %)" for side in ["pytorch", "fourfold"]]
+    cells += [f"{rate['fourfold'] / rate['pytorch']:.2f}"]
+    cells += [f"{loss['pytorch']:.3f}", f"{loss['fourfold']:.3f}"]
+    print("| " + " | ".join([*first_cells, *cells]) + " |", flush=True)
+
+
+def measure(arguments, name, precision, folder):
+    spec = complete(MODELS[name])
+    spec.update(steps=arguments.steps, precision=precision, threads=os.cpu_count())
+    prepare(spec, folder)
+    pytorch = [sys.executable, beside("pytorch_step.py"), folder + "/spec.json"]
+    preload = {"LD_PRELOAD": arguments.tcmalloc} if arguments.tcmalloc else {}
+    fourfold = [arguments.fourfold, "train", folder + "/run.toml", "--json"]
+    sides = {"pytorch": (pytorch, preload), "fourfold": (fourfold, {})}
+    seconds, loss = take_turns(sides, arguments.rounds)
+    print_row([name, precision], spec["batch"] * spec["seq_len"], seconds, loss)
 
 
 def main():
@@ -124,6 +142,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tcmalloc", default="", help="preloaded into PyTorch's process")
     arguments = parser.parse_args()
+    if arguments.steps <= WARM_UP:
+        parser.error(f"the first {WARM_UP} steps don't count: take more")
     print("| model | precision | PyTorch, tokens/s | fourfold | ratio | loss, PyTorch | fourfold |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for name in arguments.models.split(","):

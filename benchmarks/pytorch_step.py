@@ -28,7 +28,8 @@ class Attention(nn.Module):
         self.rotary = spec["position"] == "rotary"
         if self.rotary:
             steps = torch.arange(0, self.width, 2) / self.width
-            angles = torch.outer(torch.arange(spec["seq_len"]), 10000.0**-steps)
+            base = spec.get("rope_theta", 10000.0)
+            angles = torch.outer(torch.arange(spec["seq_len"]), base**-steps)
             self.register_buffer("cos", torch.cat([angles.cos()] * 2, -1))
             self.register_buffer("sin", torch.cat([angles.sin()] * 2, -1))
 
@@ -51,49 +52,63 @@ class Attention(nn.Module):
         return self.out(y.transpose(1, 2).reshape(batch, seq, hidden))
 
 
+def activate(x, gated):
+    if not gated:
+        return F.gelu(x, approximate="tanh")
+    gate, up = x.chunk(2, -1)
+    return F.silu(gate) * up
+
+
 class Mlp(nn.Module):
-    def __init__(self, spec):
+    """Gives its output and what it adds to the loss."""
+
+    def __init__(self, spec, ffn):
         super().__init__()
         self.gated = spec["activation"] == "swiglu"
-        width = spec["ffn"] * (2 if self.gated else 1)
-        self.up = nn.Linear(spec["hidden"], width, bias=spec["bias"])
-        self.down = nn.Linear(spec["ffn"], spec["hidden"], bias=spec["bias"])
+        self.up = nn.Linear(spec["hidden"], ffn * (2 if self.gated else 1), bias=spec["bias"])
+        self.down = nn.Linear(ffn, spec["hidden"], bias=spec["bias"])
 
     def forward(self, x):
-        if self.gated:
-            gate, up = self.up(x).chunk(2, -1)
-            return self.down(F.silu(gate) * up)
-        return self.down(F.gelu(self.up(x), approximate="tanh"))
+        return self.down(activate(self.up(x), self.gated)), 0.0
 
 
 def make_norm(spec):
     if spec["norm"] == "layernorm":
         return nn.LayerNorm(spec["hidden"], bias=spec["bias"])
-    return nn.RMSNorm(spec["hidden"], eps=1e-5)
+    return nn.RMSNorm(spec["hidden"], eps=spec.get("norm_eps", 1e-5))
 
 
 class Block(nn.Module):
-    def __init__(self, spec):
+    def __init__(self, spec, mlp):
         super().__init__()
         self.norm1, self.attention = make_norm(spec), Attention(spec)
-        self.norm2, self.mlp = make_norm(spec), Mlp(spec)
+        self.norm2, self.mlp = make_norm(spec), mlp
 
     def forward(self, x):
         x = x + self.attention(self.norm1(x))
-        return x + self.mlp(self.norm2(x))
+        y, loss = self.mlp(self.norm2(x))
+        return x + y, loss
+
+
+def make_dense(spec, _block):
+    return Mlp(spec, spec["ffn"])
 
 
 class Model(nn.Module):
-    def __init__(self, spec):
+    """Block i has make_mlp(spec, i). Gives cross-entropy and what the blocks add to the loss."""
+
+    def __init__(self, spec, make_mlp=make_dense):
         super().__init__()
         self.tokens = nn.Embedding(spec["vocab"], spec["hidden"])
         learned = spec["position"] == "learned"
         self.positions = nn.Embedding(spec["seq_len"], spec["hidden"]) if learned else None
-        self.blocks = nn.ModuleList(Block(spec) for _ in range(spec["layers"]))
+        self.blocks = nn.ModuleList(Block(spec, make_mlp(spec, i)) for i in range(spec["layers"]))
         self.norm = make_norm(spec)
         self.head = nn.Linear(spec["hidden"], spec["vocab"], bias=False)
         for name, parameter in self.named_parameters():
-            if parameter.dim() < 2:
+            if name.endswith("bias"):
+                nn.init.zeros_(parameter)
+            if name.endswith("bias") or parameter.dim() < 2:
                 continue
             last = name.endswith(("out.weight", "down.weight"))
             std = 0.02 / math.sqrt(2 * spec["layers"]) if last else 0.02
@@ -105,10 +120,12 @@ class Model(nn.Module):
         x = self.tokens(tokens)
         if self.positions is not None:
             x = x + self.positions.weight[: tokens.shape[1]]
+        others = 0.0
         for block in self.blocks:
-            x = block(x)
+            x, loss = block(x)
+            others = others + loss
         logits = self.head(self.norm(x))
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten()), others
 
 
 def read_tokens(prefix):
@@ -120,11 +137,11 @@ def read_tokens(prefix):
 class Training:
     """The model of SPEC, its optimizer and its data; steps are counted from 0."""
 
-    def __init__(self, spec):
+    def __init__(self, spec, make_mlp=make_dense):
         torch.manual_seed(1234)
         torch.set_num_threads(spec["threads"])
         self.spec = spec
-        self.model = Model(spec)
+        self.model = Model(spec, make_mlp)
         self.step_model = torch.compile(self.model) if spec.get("compile") else self.model
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=spec["lr"], betas=(0.9, 0.95), weight_decay=0.1, fused=True
@@ -134,14 +151,14 @@ class Training:
         self.order = np.random.default_rng(0).permutation(windows)
 
     def step(self, step, before_update=lambda: None):
-        """Trains one step; gives its loss."""
+        """Trains one step; gives its cross-entropy."""
         batch, seq = self.spec["batch"], self.spec["seq_len"]
         starts = self.order[step * batch : (step + 1) * batch] * seq
         windows = np.stack([self.tokens[s : s + seq + 1].astype(np.int64) for s in starts])
         data = torch.from_numpy(windows)
         with torch.autocast("cpu", torch.bfloat16, enabled=self.spec["precision"] == "bf16"):
-            loss = self.step_model(data[:, :-1], data[:, 1:])
-        loss.backward()
+            loss, others = self.step_model(data[:, :-1], data[:, 1:])
+        (loss + others).backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         before_update()
         self.optimizer.step()
@@ -149,16 +166,18 @@ class Training:
         return loss
 
 
-def main():
-    with open(sys.argv[1], encoding="utf-8") as file:
-        spec = json.load(file)
-    training = Training(spec)
-    for step in range(spec["steps"]):
+def train(training):
+    for step in range(training.spec["steps"]):
         begin = time.perf_counter()
         loss = training.step(step)
         seconds = time.perf_counter() - begin
         line = {"step": step + 1, "loss": loss.item(), "step_seconds": seconds}
         print(json.dumps(line), flush=True)
+
+
+def main():
+    with open(sys.argv[1], encoding="utf-8") as file:
+        train(Training(json.load(file)))
 
 
 if __name__ == "__main__":
