@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # From nothing to a trained model on this machine: installs what is missing, builds the program,
 # trains a small GPT with experts on the King James text on 4 ranks (threads, grid x·y·z·data =
-# 2·1·2·1, two ranks over experts), kills it midway, resumes, checks the checkpoint and lets the model write. Run it again at will: it does
-# only what is still to do, but always trains anew.
+# 2·1·2·1, two of them over experts), kills it midway, resumes, checks the checkpoint and lets the
+# model write. Run it again at will: it does only what is still to do, but always trains anew.
 #
 # Usage: ./quickstart.sh [--steps N] [--run-dir DIR]     (in place of the run file's)
 set -euo pipefail
