@@ -14,12 +14,16 @@ constexpr std::string_view kStyle = R"css(
   --page: #f5f6f8; --card: #ffffff; --ink: #1c2330; --soft: #5a6475; --rule: #e3e6ec;
   --axis: #9aa3b2; --mark: #c2410c;
   --c0: #2f62d0; --c1: #d9650f; --c2: #11877a; --c3: #8a4fc4; --c4: #c52f5b; --c5: #6b7280;
+  --h0: #131f3d; --h1: #2f62d0; --h2: #7c9fe6; --h3: #b3c8f1; --h4: #d9e3f6; --h5: #eceef1;
+  --h6: #f8e3d0; --h7: #f4c092; --h8: #e88b41; --h9: #b8480a;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --page: #11151c; --card: #1a202b; --ink: #e6e9ef; --soft: #9aa5b8; --rule: #2b3342;
     --axis: #5d6880; --mark: #fb923c;
     --c0: #7ea6ff; --c1: #ffab5e; --c2: #4fd1b5; --c3: #bd98f7; --c4: #fb7d9f; --c5: #aab2c0;
+    --h0: #e6eeff; --h1: #8db2ff; --h2: #5585e0; --h3: #3b5da3; --h4: #31446b; --h5: #2b3342;
+    --h6: #4a3b33; --h7: #7d5433; --h8: #c2762f; --h9: #ffb25c;
   }
 }
 * { box-sizing: border-box; }
@@ -61,8 +65,13 @@ svg .span { fill: var(--c); }
 svg .band { fill: var(--rule); fill-opacity: 0.5; }
 svg .rank { font-size: 13px; font-variant-numeric: tabular-nums; }
 svg .small { font-size: 10px; }
+svg .thin { stroke-width: 1.5; }
+svg .cells { stroke: var(--c); shape-rendering: crispEdges; }
 .c0 { --c: var(--c0); } .c1 { --c: var(--c1); } .c2 { --c: var(--c2); }
 .c3 { --c: var(--c3); } .c4 { --c: var(--c4); } .c5 { --c: var(--c5); }
+.h0 { --c: var(--h0); } .h1 { --c: var(--h1); } .h2 { --c: var(--h2); } .h3 { --c: var(--h3); }
+.h4 { --c: var(--h4); } .h5 { --c: var(--h5); } .h6 { --c: var(--h6); } .h7 { --c: var(--h7); }
+.h8 { --c: var(--h8); } .h9 { --c: var(--h9); }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 6px 0 4px;
   min-width: 50%; }
@@ -86,6 +95,8 @@ std::string render(const ReportGrid& grid) { return heading(grid.title) + render
 std::string render(const ReportTimeline& timeline) {
   return heading(timeline.title) + render_timeline(timeline);
 }
+
+std::string render(const ReportHeatMap& map) { return heading(map.title) + render_heat_map(map); }
 
 std::string render(const ReportText& text) {
   return text.preformatted ? fmt::format("<pre>{}</pre>\n", html_escape(text.text))

@@ -76,12 +76,30 @@ struct ReportTimeline {
   std::vector<Track> tracks{};
 };
 
+/// Small heat maps side by side, all in one scale: rows of values over x, where 1 is even. Each may
+/// have a curve above it, of values from 1 on. Large ones are drawn in part.
+struct ReportHeatMap {
+  struct Panel {
+    std::string name{};
+    std::string note{};                          ///< In its upper right corner.
+    std::vector<double> x{};                     ///< Ascending.
+    std::vector<std::vector<double>> columns{};  ///< For each x the values, from the top down.
+    std::vector<double> curve{};                 ///< For each x; may be empty.
+  };
+  std::string title{};
+  std::string x_label{};
+  std::string value_label{};  ///< What the colours say.
+  std::string curve_label{};
+  std::vector<Panel> panels{};
+};
+
 struct ReportText {
   std::string text{};
   bool preformatted = false;
 };
 
-using ReportItem = std::variant<ReportChart, ReportTable, ReportGrid, ReportTimeline, ReportText>;
+using ReportItem =
+    std::variant<ReportChart, ReportTable, ReportGrid, ReportTimeline, ReportHeatMap, ReportText>;
 
 struct ReportSection {
   std::string title{};
@@ -100,10 +118,12 @@ std::string render_report(const Report& report);
 /// Atomic. Throws Error.
 void write_report(const std::string& path, const Report& report);
 
-/// The pictures alone, as <svg> elements that take their colours from the page's style.
+/// The pictures alone, as <svg> elements that take their colours from the page's style; where a
+/// heat map is drawn in part, a paragraph says so.
 std::string render_chart(const ReportChart& chart);
 std::string render_grid(const ReportGrid& grid);
 std::string render_timeline(const ReportTimeline& timeline);
+std::string render_heat_map(const ReportHeatMap& map);
 
 /// Text for HTML: escaped, and made UTF-8 where it is not.
 std::string html_escape(std::string_view text);
