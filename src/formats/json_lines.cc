@@ -1,9 +1,10 @@
 #include "formats/json_lines.h"
 
 #include <fcntl.h>
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -43,6 +44,10 @@ JsonLine& JsonLine::add(std::string_view name, std::string_view value) {
   return add_raw(name, json_text(value));
 }
 
+JsonLine& JsonLine::add(std::string_view name, std::span<const std::int64_t> values) {
+  return add_raw(name, fmt::format("[{}]", fmt::join(values, ", ")));
+}
+
 JsonLinesFile::JsonLinesFile(const std::string& path) : path_(path) {
   file_ = FileHandle(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (file_.get() < 0) throw file_error(path, "cannot open", errno);
@@ -63,19 +68,21 @@ void JsonLinesFile::write(const JsonLine& line) {
   }
 }
 
-Result<std::vector<std::map<std::string, double>>> read_number_lines(const std::string& path) {
+Result<std::vector<NumberLine>> read_number_lines(const std::string& path) {
   const auto text = read_text_file(path, kMaxMetricsBytes);
   if (!text) return text.error();
-  std::vector<std::map<std::string, double>> lines;
+  std::vector<NumberLine> lines;
   std::string_view rest = text.value();
   while (!rest.empty()) {
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));
     const Json object = Json::parse(line.begin(), line.end(), nullptr, false);
     if (!object.is_object()) continue;
-    auto& numbers = lines.emplace_back();
+    NumberLine& read = lines.emplace_back();
     for (const auto& [name, value] : object.items()) {
-      if (value.is_number()) numbers[name] = value.get<double>();
+      if (value.is_number()) read.numbers[name] = value.get<double>();
+      if (!value.is_array() || !std::ranges::all_of(value, &Json::is_number)) continue;
+      read.lists[name] = value.get<std::vector<double>>();
     }
   }
   return lines;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,7 @@ class JsonLine {
   JsonLine& add(std::string_view name, const char* value) {
     return add(name, std::string_view(value));
   }
+  JsonLine& add(std::string_view name, std::span<const std::int64_t> values);
 
   /// Without a line feed.
   std::string text() const { return "{" + members_ + "}"; }
@@ -46,9 +48,15 @@ class JsonLinesFile {
   FileHandle file_;
 };
 
-/// The numbers of each line of a file of JSON lines, by name; other members are left out, and so
-/// are lines that are no objects (a killed writer's last one).
-Result<std::vector<std::map<std::string, double>>> read_number_lines(const std::string& path);
+/// The numbers of a line of JSON, and its lists of numbers, by name.
+struct NumberLine {
+  std::map<std::string, double> numbers;
+  std::map<std::string, std::vector<double>> lists;
+};
+
+/// The lines of a file of JSON lines; members that are no numbers or lists of them are left out,
+/// and so are lines that are no objects (a killed writer's last one).
+Result<std::vector<NumberLine>> read_number_lines(const std::string& path);
 
 /// The string member `field` of a JSON object; the Error's message is the cause alone, for a caller
 /// that adds file and line.

@@ -5,21 +5,21 @@
 #include "base/units.h"
 #include "plan/memory_model.h"
 #include "policy/checkpoint_bytes.h"
-#include "spec/counts.h"
 #include "spec/run_config.h"
+#include "train/model_text.h"
 
 namespace fourfold {
 std::string describe_run(const RunSpec& run) {
   const GridShape& grid = run.parallel.grid;
-  const std::int64_t parameters = count_parameters(run.model).total();
   const MemoryPrediction memory = predict_memory(run);
   const MemoryParts& peak = memory.peak();
   std::string text = resolved_toml(run);
   text += fmt::format("\n# grid x·y·z·data = {}, {} ranks, {} micro-batches a step\n", grid.name(),
                       grid.size(), run.accumulation());
+  if (const std::string experts = experts_text(run); !experts.empty())
+    text += "# " + experts + "\n";
   text += fmt::format(
-      "# {} parameters; memory of the fullest rank at its peak, which is {}:\n",
-      format_count(parameters),
+      "# {}; memory of the fullest rank at its peak, which is {}:\n", parameters_text(run.model),
       &peak == &memory.head ? "at the head and the loss" : "in the backward of the last block");
   auto line = [&](const char* part, std::int64_t bytes) {
     text += fmt::format("#   {:<24} {}\n", part, format_bytes(bytes));

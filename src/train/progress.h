@@ -19,6 +19,8 @@ class Progress {
   explicit Progress(const Options& options);
 
   void step(const StepRecord& record);
+  /// A line of metrics that is for programs alone: with json only.
+  void metrics(const JsonLine& line);
   void validation(const ValidationRecord& record);
   /// A line of prose; not with json.
   void say(const std::string& text);

@@ -2,9 +2,11 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "formats/tensorboard.h"
 #include "train/progress.h"
+#include "train/router_record.h"
 #include "train/run_folder.h"
 
 namespace fourfold {
@@ -22,10 +24,27 @@ class RunOutput {
     progress_.step(record);
     if (!events_) return;
     events_->add_scalar("train/loss", record.step, record.loss);
+    if (record.experts) {
+      events_->add_scalar("train/aux_loss", record.step, record.experts->aux_loss);
+      events_->add_scalar("train/z_loss", record.step, record.experts->z_loss);
+    }
     events_->add_scalar("train/grad_norm", record.step, record.grad_norm);
     events_->add_scalar("train/lr", record.step, record.lr);
     events_->add_scalar("speed/tokens_per_second", record.step, record.tokens_per_second);
     events_->add_scalar("speed/mfu", record.step, record.mfu);
+  }
+  /// What the routers did in a step, after the step itself; `forced`: balance was.
+  void routers(const std::vector<RouterRecord>& records, bool forced) {
+    for (const RouterRecord& r : records) {
+      const JsonLine line = to_json(r, forced);
+      folder_.append_metrics(line);
+      progress_.metrics(line);
+      if (!events_) continue;
+      const std::string prefix = "router/" + std::to_string(r.layer);
+      events_->add_scalar(prefix + "/max_over_mean", r.step, r.max_over_mean);
+      events_->add_scalar(prefix + "/entropy", r.step, r.entropy);
+      events_->add_scalar(prefix + "/dropped", r.step, r.dropped);
+    }
   }
   void validation(const ValidationRecord& record) {
     folder_.append_metrics(to_json(record));

@@ -7,46 +7,19 @@
 #include <vector>
 
 #include "base/units.h"
-#include "formats/json_lines.h"
 #include "formats/report_html.h"
 #include "layout/grid.h"
 #include "spec/counts.h"
 #include "spec/run_config.h"
+#include "train/experts_section.h"
+#include "train/model_text.h"
+#include "train/run_curves.h"
 #include "train/timeline_section.h"
 
 namespace fourfold {
 namespace {
 
-using Line = std::map<std::string, double>;
-
-/// Metrics by step; of a step that stands there twice, the later line.
-struct Curves {
-  std::map<double, Line> steps, validations;
-  std::vector<double> restarts;  ///< Steps from which training went on again.
-};
-
-Curves read_curves(const std::string& path) {
-  Curves curves;
-  double previous = 0;
-  std::vector<Line> lines = read_number_lines(path).value();
-  for (Line& line : lines) {
-    const double step = line["step"];
-    if (line.contains("bytes")) continue;  // A checkpoint.
-    if (!line.contains("loss") && !line.contains("lr")) {
-      curves.validations[step] = std::move(line);
-      continue;
-    }
-    if (step <= previous) {
-      curves.restarts.push_back(step - 1);
-      // What was trained after that point is gone: those steps are trained again.
-      curves.steps.erase(curves.steps.lower_bound(step), curves.steps.end());
-      curves.validations.erase(curves.validations.lower_bound(step), curves.validations.end());
-    }
-    previous = step;
-    curves.steps[step] = std::move(line);
-  }
-  return curves;
-}
+using Line = RunCurves::Line;
 
 ReportSeries series_of(const std::string& name, const std::map<double, Line>& lines,
                        const std::string& member) {
@@ -81,7 +54,7 @@ ReportChart chart(std::string title, std::string y_label, ReportSeries series) {
   return c;
 }
 
-ReportChart loss_chart(const Curves& curves) {
+ReportChart loss_chart(const RunCurves& curves) {
   ReportSeries raw = series_of("training, each step", curves.steps, "loss");
   raw.faint = true;
   ReportChart c = chart("Loss", "nats per token", raw);
@@ -94,7 +67,7 @@ ReportChart loss_chart(const Curves& curves) {
   return c;
 }
 
-ReportSection curves_section(const Curves& curves) {
+ReportSection curves_section(const RunCurves& curves) {
   ReportSection section;
   section.title = "Training";
   section.items.push_back(loss_chart(curves));
@@ -147,12 +120,19 @@ std::string loss_text(const Line& line, const char* member) {
   return found == line.end() ? "not finite" : fmt::format("{:.3f}", found->second);
 }
 
-void add_facts(Report& report, const RunSpec& run, const Curves& curves) {
+void add_facts(Report& report, const RunSpec& run, const RunCurves& curves) {
   auto fact = [&](const char* name, std::string value) {
     report.facts.emplace_back(name, std::move(value));
   };
-  fact("parameters", format_count(count_parameters(run.model).total()));
+  const ParameterCount count = count_parameters(run.model);
+  fact("parameters", format_count(count.total()));
+  if (const MoeSpec& moe = run.model.moe; moe.experts > 0) {
+    fact("active parameters", format_count(count.active()));
+    fact("experts", fmt::format("{}, top {}", moe.experts, moe.top_k));
+  }
   fact("grid", run.parallel.grid.name());
+  if (run.model.moe.experts > 0) fact("expert ranks", std::to_string(run.parallel.expert));
+  if (forced_balance(run.model)) fact("balance", "forced: speed only");
   if (run.comm.emulate) fact("network", "emulated: times are no measurements");
   if (!curves.steps.empty()) {
     const auto& [step, line] = *curves.steps.rbegin();
@@ -168,7 +148,7 @@ void add_facts(Report& report, const RunSpec& run, const Curves& curves) {
 }  // namespace
 
 std::string write_run_report(const RunSpec& run) {
-  const Curves curves = read_curves(run.dir + "/metrics.jsonl");
+  const RunCurves curves = read_curves(run.dir + "/metrics.jsonl");
   Report report;
   report.title = "fourfold: " + run.dir;
   report.subtitle = fmt::format("{}, {} layers of hidden {}, {} ranks",
@@ -176,6 +156,9 @@ std::string write_run_report(const RunSpec& run) {
                                 run.model.layers, run.model.hidden, run.parallel.grid.size());
   add_facts(report, run, curves);
   report.sections.push_back(curves_section(curves));
+  if (!curves.routers.empty()) {
+    report.sections.push_back(experts_section(run.model.moe, curves));
+  }
   if (auto timeline = timeline_section(run.dir)) report.sections.push_back(std::move(*timeline));
   report.sections.push_back(grid_section(run));
   report.sections.push_back(configuration_section(run));

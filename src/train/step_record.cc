@@ -4,9 +4,13 @@ namespace fourfold {
 
 JsonLine to_json(const StepRecord& r) {
   JsonLine line;
-  line.add("step", r.step)
-      .add("loss", r.loss)
-      .add("grad_norm", r.grad_norm)
+  line.add("step", r.step).add("loss", r.loss);
+  if (r.experts) {
+    line.add("aux_loss", r.experts->aux_loss)
+        .add("z_loss", r.experts->z_loss)
+        .add("max_over_mean", r.experts->max_over_mean);
+  }
+  line.add("grad_norm", r.grad_norm)
       .add("lr", r.lr)
       .add("tokens", r.tokens)
       .add("tokens_per_second", r.tokens_per_second)
@@ -14,6 +18,7 @@ JsonLine to_json(const StepRecord& r) {
       .add("mfu", r.mfu)
       .add("checkpoint_seconds", r.checkpoint_seconds);
   if (r.skipped) line.add("skipped", true);
+  if (r.experts && r.experts->forced) line.add("forced_balance", true);
   return line;
 }
 

@@ -1,16 +1,25 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "formats/json_lines.h"
 
 namespace fourfold {
 
+/// What the routers of a model with experts did in a step.
+struct ExpertsRecord {
+  double aux_loss = 0;       ///< What the balance of all layers added to the loss.
+  double z_loss = 0;         ///< What their z-loss added.
+  double max_over_mean = 0;  ///< Tokens of the busiest expert over the mean, in the worst layer.
+  bool forced = false;       ///< Experts were taken in turn: the step measures speed alone.
+};
+
 /// One optimizer step as metrics and progress show it.
 struct StepRecord {
   std::int64_t step = 0;  ///< Steps done, from 1.
-  double loss = 0;        ///< Mean cross-entropy in nats per token.
+  double loss = 0;        ///< Mean cross-entropy in nats per token, without the routers' losses.
   double grad_norm = 0;
   double lr = 0;
   std::int64_t tokens = 0;  ///< Trained on since the run's start.
@@ -21,6 +30,7 @@ struct StepRecord {
   /// update for a copy (which step_seconds has too), and the boundary before the step.
   double checkpoint_seconds = 0;
   bool skipped = false;
+  std::optional<ExpertsRecord> experts;  ///< None for a dense model.
 };
 
 /// One evaluation.

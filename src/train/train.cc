@@ -7,11 +7,11 @@
 #include "comm/incident.h"
 #include "data/data_set.h"
 #include "device/caching_allocator.h"
-#include "spec/counts.h"
 #include "spec/run_config.h"
 #include "train/commands.h"
 #include "train/dry_run.h"
 #include "train/launch.h"
+#include "train/model_text.h"
 #include "train/run_report.h"
 #include "train/trainer.h"
 
@@ -50,10 +50,10 @@ struct RunData {
 
 void announce(const RunSpec& run, const Launch& launch, const RunData& data, RunOutput& output) {
   const std::int64_t step_tokens = run.train.global_batch * run.train.seq_len;
-  output.say(fmt::format("model {}: {} parameters, {} layers, hidden {}",
+  output.say(fmt::format("model {}: {}, {} layers, hidden {}",
                          run.model.preset.empty() ? run.model.family : run.model.preset,
-                         format_count(count_parameters(run.model).total()), run.model.layers,
-                         run.model.hidden));
+                         parameters_text(run.model), run.model.layers, run.model.hidden));
+  if (const std::string experts = experts_text(run); !experts.empty()) output.say(experts);
   output.say(fmt::format("grid x·y·z·data = {}: {} {}", run.parallel.grid.name(), launch.ranks,
                          launch.mpi ? "processes (MPI)" : "threads of this process"));
   output.say(fmt::format("{} steps of {} tokens from {} ({} tokens)", run.train.steps, step_tokens,

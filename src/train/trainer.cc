@@ -13,6 +13,7 @@
 #include "spec/counts.h"
 #include "spec/model_identity.h"
 #include "spec/run_config.h"
+#include "train/model_text.h"
 #include "train/peak_rate.h"
 #include "train/step_tracer.h"
 
@@ -144,11 +145,14 @@ void Trainer::one_step() {
   if (engine_) engine_->before_update();
   const StepResult result = model_.apply_gradients(step_, loss);
   const double seconds = shared_.clock.seconds() - begin;
-  const std::int64_t step_tokens = run_.train.global_batch * run_.train.seq_len;
   ++step_;
   next_sample_ += run_.train.global_batch;
-  tokens_ += step_tokens;
-  if (!output_) return;
+  tokens_ += run_.train.global_batch * run_.train.seq_len;
+  if (output_) report(result, seconds);
+}
+
+void Trainer::report(const StepResult& result, double seconds) {
+  const std::int64_t step_tokens = run_.train.global_batch * run_.train.seq_len;
   StepRecord record;
   record.step = step_;
   record.loss = result.loss;
@@ -161,7 +165,13 @@ void Trainer::one_step() {
                peak_flops_;
   record.skipped = result.skipped;
   if (engine_) record.checkpoint_seconds = engine_->take_held_seconds();
+  const MoeSpec& moe = run_.model.moe;
+  if (moe.experts == 0) return output_->step(record);
+  const auto routers = router_records(moe, model_.routers().tally(), step_, step_tokens);
+  const bool forced = forced_balance(run_.model);
+  record.experts = {result.aux_loss, result.z_loss, worst_load(routers), forced};
   output_->step(record);
+  if (step_ == run_.train.steps || due(run_.train.log_interval)) output_->routers(routers, forced);
 }
 
 void Trainer::evaluate() {

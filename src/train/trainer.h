@@ -40,6 +40,8 @@ class Trainer {
   /// Writes what only memory has of the run (write_surviving_copies).
   void rescue_copies();
   void one_step();
+  /// Of the step that was just done, and of its routers at the log's interval.
+  void report(const StepResult& result, double seconds);
   void evaluate();
   /// Begins a checkpoint, unless this step has one.
   void save();

@@ -27,9 +27,11 @@ TEST(JsonLine, KeepsFullPrecisionAndOrder) {
   JsonLine line;
   line.add("step", 3).add("loss", 0.1 + 0.2).add("bad", std::nan("")).add("a\"b", "c\n\xff");
   line.add("on", true).add("big", std::int64_t{1} << 62);
+  line.add("none", std::vector<std::int64_t>{}).add("list", std::vector<std::int64_t>{3, -1});
   EXPECT_EQ(line.text(),
             "{\"step\": 3, \"loss\": 0.30000000000000004, \"bad\": null, \"a\\\"b\": "
-            "\"c\\n\uFFFD\", \"on\": true, \"big\": 4611686018427387904}");
+            "\"c\\n\uFFFD\", \"on\": true, \"big\": 4611686018427387904, "
+            "\"none\": [], \"list\": [3, -1]}");
 }
 
 TEST(JsonLinesFile, GrowsAndClosesABrokenLine) {
@@ -40,13 +42,16 @@ TEST(JsonLinesFile, GrowsAndClosesABrokenLine) {
   EXPECT_EQ(file_text(path), "{\"step\": 1, \"loss\": 2.5}\n");
   std::ofstream(path, std::ios::app) << "{\"step\": 2, \"lo";
   {
-    JsonLinesFile(path).write(JsonLine().add("step", 2).add("name", "x"));
+    const std::vector<std::int64_t> tokens{5, 0, 7};
+    JsonLinesFile(path).write(JsonLine().add("step", 2).add("name", "x").add("tokens", tokens));
   }
   const auto lines = read_number_lines(path).value();
   ASSERT_EQ(lines.size(), 2u);
-  EXPECT_EQ(lines[0].at("loss"), 2.5);
-  EXPECT_EQ(lines[1].at("step"), 2);
-  EXPECT_FALSE(lines[1].contains("name"));
+  EXPECT_EQ(lines[0].numbers.at("loss"), 2.5);
+  EXPECT_TRUE(lines[0].lists.empty());
+  EXPECT_EQ(lines[1].numbers.at("step"), 2);
+  EXPECT_EQ(lines[1].numbers.size(), 1u);
+  EXPECT_EQ(lines[1].lists.at("tokens"), (std::vector<double>{5, 0, 7}));
   EXPECT_FALSE(read_number_lines("/nonexistent").ok());
   EXPECT_THROW(JsonLinesFile("/nonexistent/x"), Error);
 }
