@@ -97,13 +97,13 @@ def beside(name):
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
 
 
-def take_turns(sides, rounds):
+def take_turns(sides, rounds, warm_up=WARM_UP):
     """Runs each side's (command, environment) in turn; seconds of steps and last loss, by side."""
     seconds, loss = {side: [] for side in sides}, {}
     for _ in range(rounds):
         for side, (command, environment) in sides.items():
             steps = [line for line in run(command, environment) if "step_seconds" in line]
-            seconds[side] += [step["step_seconds"] for step in steps[WARM_UP:]]
+            seconds[side] += [step["step_seconds"] for step in steps[warm_up:]]
             loss[side] = steps[-1]["loss"]
     return seconds, loss
 
