@@ -105,6 +105,32 @@ TEST(Moe, JitterAndTypesOfScores) {
   }
 }
 
+/// With replicas of experts, also beyond z, whatever ranks are neighbours.
+TEST(Moe, WithoutZeroAndInAnotherOrderOfRanks) {
+  RunSpec run = run_of(with_experts(tiny_gpt()), 16);
+  for (const int zero : {0, 1}) {
+    run.memory.zero = zero;
+    run.parallel.order = zero == 0 ? "dzxy" : "xdyz";
+    expect_same_as_one_rank(
+        run, {{{1, 1, 2, 4}, 4, 1}, {{2, 1, 1, 4}, 2, 2}, {{1, 1, 4, 2}, 2, 1}, {{1, 2, 1, 2}, 2}});
+  }
+}
+
+/// Matrices of experts too are rounded once on their way over those that store or replicate them.
+TEST(Moe, GradientsMayTravelInBf16) {
+  set_intra_op_threads(1);
+  const RunSpec run = run_of(with_experts(tiny_gpt()), 8);
+  const VerifyReference reference = make_reference(run, 2, random_samples(run));
+  for (const ExpertCase& c : {ExpertCase{{1, 1, 4, 1}, 2}, ExpertCase{{1, 2, 2, 2}, 2}}) {
+    RunSpec rounded = on(run, c);
+    rounded.overlap.grad_dtype = Precision::kBf16;
+    const VerifyResult r = verify(rounded, reference);
+    EXPECT_GT(r.gradient_difference, 1e-5) << text_of(r);
+    EXPECT_LT(r.gradient_difference, 4e-3) << text_of(r);
+    EXPECT_EQ(r.counts_difference, 0) << text_of(r);
+  }
+}
+
 /// Products in bf16 may turn choices that are nearer than their rounding.
 TEST(Moe, Bf16StaysNearOneRank) {
   set_intra_op_threads(1);
