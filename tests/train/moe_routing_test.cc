@@ -117,20 +117,22 @@ TEST(MoeRouting, TwoExpertsGetAllTokens) {
   expect_all_tokens_at(loss_free_run(), prefer<3>, 3);
 }
 
-/// An expert that no token ever chooses stays as it began, but for its decay.
 TEST(MoeRouting, ExpertsWithoutTokensHaveNoGradient) {
-  RunSpec run = on(loss_free_run(), {{2, 1, 2, 1}, 2, 3});
-  run_thread_ranks(4, {}, [&](Communicator& world) {
-    set_intra_op_threads(1);
-    RankModel model(run, world);
-    prefer<0>(model);
-    model.compute_gradients(0, 0, random_samples(run));
-    for (Parameter* p : model.model().parameters()) {
-      if (p->spec.expert < 0 || p->updated_gradient().numel() == 0) continue;
-      const double largest = p->updated_gradient().abs().max().item<double>();
-      EXPECT_EQ(largest > 0, p->spec.expert < 2) << p->spec.name;
-    }
-  });
+  // One that stores experts whole, one in shards, which come as sums of whole gradients.
+  for (const ExpertCase& c : {ExpertCase{{2, 1, 2, 1}, 2, 3}, ExpertCase{{1, 1, 4, 1}, 2, 3}}) {
+    const RunSpec run = on(loss_free_run(), c);
+    run_thread_ranks(4, {}, [&](Communicator& world) {
+      set_intra_op_threads(1);
+      RankModel model(run, world);
+      prefer<0>(model);
+      model.compute_gradients(0, 0, random_samples(run));
+      for (Parameter* p : model.model().parameters()) {
+        if (p->spec.expert < 0 || p->updated_gradient().numel() == 0) continue;
+        const double largest = p->updated_gradient().abs().max().item<double>();
+        EXPECT_EQ(largest > 0, p->spec.expert < 2) << p->spec.name;
+      }
+    });
+  }
 }
 
 /// All probabilities equal.
