@@ -8,7 +8,8 @@ namespace fourfold {
 
 std::int64_t expert_capacity(const MoeSpec& spec, std::int64_t tokens) {
   const double share = static_cast<double>(tokens) * spec.top_k / spec.experts;
-  return static_cast<std::int64_t>(std::ceil(spec.capacity_factor * share));
+  constexpr double kRounding = 1e-9;  // Of factors such as 1.1, which no double is.
+  return static_cast<std::int64_t>(std::ceil(spec.capacity_factor * share * (1 - kRounding)));
 }
 
 void drop_last(std::span<std::int32_t> experts, std::span<std::int64_t> before, std::int64_t most) {

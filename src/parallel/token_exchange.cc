@@ -58,7 +58,7 @@ Async<std::vector<at::Tensor>> TokenExchange::to_experts(const ExchangeChunk& ch
                                                          std::vector<at::Tensor> rows,
                                                          Lane lane) const {
   // One rank has all experts and all rows, in this order.
-  if (ranks_ == 1 && parts() == 1) co_return rows;
+  if (ranks_ == 1) co_return rows;
   std::vector<at::Tensor> received;
   std::vector<Work> works;
   for (const at::Tensor& r : rows) {
@@ -82,7 +82,7 @@ Async<std::vector<at::Tensor>> TokenExchange::to_experts(const ExchangeChunk& ch
 
 Async<void> TokenExchange::from_experts(const ExchangeChunk& chunk, const at::Tensor& partial,
                                         at::Tensor returned, Lane lane) const {
-  at::Tensor rows = ranks_ == 1 && parts() == 1 ? partial : put_by_sender(chunk, partial);
+  at::Tensor rows = ranks_ == 1 ? partial : put_by_sender(chunk, partial);
   if (parts() == 1) {
     co_await finished(x().all_reduce(buffer_of(rows), ReduceOp::kSum, lane));
   } else {
@@ -91,7 +91,7 @@ Async<void> TokenExchange::from_experts(const ExchangeChunk& chunk, const at::Te
                                          times(chunk.arrived, rows.size(1)), ReduceOp::kSum, lane));
     rows = mine;
   }
-  if (ranks_ == 1 && parts() == 1) {
+  if (ranks_ == 1) {
     returned.copy_(rows);
     co_return;
   }

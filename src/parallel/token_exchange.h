@@ -41,9 +41,11 @@ class TokenExchange {
  private:
   Communicator& experts() const { return context_.grid.experts(ranks_); }
   Communicator& x() const { return context_.grid.group({Axis::kX}); }
-  /// The x ranks that each send a part, and which of them this one is.
-  int parts() const { return drops_ ? context_.size(Axis::kX) : 1; }
-  int part() const { return drops_ ? context_.coords().x : 0; }
+  /// The x ranks that each send a part, and which of them this one is. Where nothing travels each
+  /// has all rows already.
+  bool drops() const { return drops_ && ranks_ > 1; }
+  int parts() const { return drops() ? context_.size(Axis::kX) : 1; }
+  int part() const { return drops() ? context_.coords().x : 0; }
 
   const ParallelContext& context_;
   int ranks_;

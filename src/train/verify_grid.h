@@ -15,6 +15,7 @@ struct VerifyTolerance {
   double loss = 1e-5;
   double gradient = 1e-5;
   double tensor = 1e-4;
+  double near_tie = 1e-4;  ///< The largest margin by which a router's choice may be another.
 };
 /// For fp32 the defaults; bf16 rounds about 2^-8 at every product, so only gross errors show.
 VerifyTolerance verify_tolerance(Precision precision);
@@ -44,8 +45,6 @@ struct VerifyResult {
   /// Of a step in which no choice was another, all the grid's own.
   double free_difference = 0;
 
-  /// The largest margin by which a choice may be another: near ties turn with rounding.
-  static constexpr double kNearTie = 1e-4;
   bool passes(const VerifyTolerance& tolerance) const;
 };
 

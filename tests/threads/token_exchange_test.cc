@@ -214,6 +214,7 @@ std::int64_t bytes_of_a_row(const Case& c) { return (2 * kColumns + 1) * dtype_s
 
 TEST(TokenExchange, EachXSendsItsPartOfTheBytes) {
   for (Case c : cases()) {
+    if (c.ranks == 1) continue;  // Nothing travels.
     c.multiple = c.shape.x;
     SCOPED_TRACE(name_of(c));
     const std::vector<Journey> with = travel_on_ranks(c, true, value_of);
@@ -221,13 +222,14 @@ TEST(TokenExchange, EachXSendsItsPartOfTheBytes) {
     for (std::size_t r = 0; r < with.size(); ++r) {
       EXPECT_EQ(with[r].sent_rows * c.shape.x, without[r].sent_rows);
       EXPECT_EQ(with[r].bytes * c.shape.x, without[r].bytes);
-      EXPECT_TRUE(with[r].bytes > 0 || c.ranks == 1);
+      EXPECT_GT(with[r].bytes, 0);
     }
   }
 }
 
 TEST(TokenExchange, PartsOfTheBytesThatDoNotDivide) {
   for (const Case& c : cases()) {
+    if (c.ranks == 1) continue;  // Nothing travels.
     SCOPED_TRACE(name_of(c));
     const std::vector<Journey> with = travel_on_ranks(c, true, value_of);
     const std::vector<Journey> without = travel_on_ranks(c, false, value_of);

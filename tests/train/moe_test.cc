@@ -139,14 +139,7 @@ TEST(Moe, Bf16StaysNearOneRank) {
   const VerifyReference reference = make_reference(run, 2, random_samples(run));
   for (const ExpertCase& c : {ExpertCase{{2, 1, 2, 1}, 2}, ExpertCase{{1, 2, 1, 2}, 2}}) {
     const VerifyResult r = verify(on(run, c), reference);
-    const VerifyTolerance wanted = verify_tolerance(Precision::kBf16);
-    EXPECT_TRUE(r.initial_weights_equal);
-    EXPECT_LE(r.loss_difference, wanted.loss) << text_of(r);
-    EXPECT_LE(r.gradient_difference, wanted.gradient) << text_of(r);
-    EXPECT_LE(r.tensor_difference, wanted.tensor) << text_of(r);
-    EXPECT_EQ(r.counts_difference, 0) << text_of(r);
-    EXPECT_LE(r.aux_difference, wanted.loss) << text_of(r);
-    for (const OtherChoice& other : r.other_choices) EXPECT_LT(other.margin, 1e-2);
+    EXPECT_TRUE(r.passes(verify_tolerance(Precision::kBf16))) << text_of(r);
   }
 }
 

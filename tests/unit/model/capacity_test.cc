@@ -24,9 +24,10 @@ MoeSpec spec_of(int experts, int top_k, double factor) {
 TEST(Capacity, IsTheShareOfAnExpertRoundedUp) {
   EXPECT_EQ(expert_capacity(spec_of(4, 2, 1.0), 16), 8);
   EXPECT_EQ(expert_capacity(spec_of(4, 2, 1.25), 16), 10);
-  EXPECT_EQ(expert_capacity(spec_of(5, 2, 1.0), 17), 7);   // 6.8.
-  EXPECT_EQ(expert_capacity(spec_of(5, 2, 0.6), 17), 5);   // 4.08.
-  EXPECT_EQ(expert_capacity(spec_of(8, 1, 0.01), 10), 1);  // Never none of some.
+  EXPECT_EQ(expert_capacity(spec_of(5, 2, 1.0), 17), 7);    // 6.8.
+  EXPECT_EQ(expert_capacity(spec_of(5, 2, 0.6), 17), 5);    // 4.08.
+  EXPECT_EQ(expert_capacity(spec_of(8, 1, 0.01), 10), 1);   // Never none of some.
+  EXPECT_EQ(expert_capacity(spec_of(2, 1, 1.1), 100), 55);  // Though 1.1 is a little more.
   EXPECT_EQ(expert_capacity(spec_of(4, 2, 1.0), 0), 0);
 }
 
