@@ -146,7 +146,8 @@ std::uint32_t join_hashes(std::uint32_t mine, Communicator& world) {
 }  // namespace
 
 VerifyTolerance verify_tolerance(Precision precision) {
-  return precision == Precision::kFp32 ? VerifyTolerance{} : VerifyTolerance{1e-2, 5e-2, 2e-1, 1e-2};
+  return precision == Precision::kFp32 ? VerifyTolerance{}
+                                       : VerifyTolerance{1e-2, 5e-2, 2e-1, 1e-2};
 }
 
 bool VerifyResult::passes(const VerifyTolerance& t) const {
