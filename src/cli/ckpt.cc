@@ -62,6 +62,23 @@ Command reshard_command() {
           [o] { return convert_checkpoint("reshard", *o); }};
 }
 
+Command upcycle_command() {
+  auto o = std::make_shared<CkptConvertOptions>();
+  return {
+      "ckpt upcycle",
+      "makes a model with experts of a dense one's checkpoint",
+      "Every expert starts as the MLP of its block, or, where model.moe.ffn is a divisor of the "
+      "MLP's width, as a part of it; routers start anew, and so do the optimizer and the count "
+      "of steps. With whole MLPs the model computes at first what the dense one did.",
+      {
+          {"IN", "", kCheckpointDoc, &o->from, true},
+          {"OUT", "", "the run folder to make", &o->to, true},
+          override_option(*o),
+      },
+      {"fourfold ckpt upcycle runs/first runs/first-moe --set model.moe.experts=4"},
+      [o] { return convert_checkpoint("upcycle", *o); }};
+}
+
 Command import_command() {
   auto o = std::make_shared<CkptConvertOptions>();
   return {"ckpt import",
@@ -113,6 +130,7 @@ std::vector<Command> ckpt_command_lines() {
                    "names the tensor."),
       diff_command(),
       reshard_command(),
+      upcycle_command(),
       import_command(),
       export_command(),
       ckpt_plan_command_line()};

@@ -11,6 +11,7 @@
 #include "ckpt/fs.h"
 #include "ckpt/hf_convert.h"
 #include "ckpt/reshard.h"
+#include "ckpt/upcycle.h"
 
 namespace fourfold::cli {
 namespace {
@@ -58,6 +59,7 @@ std::string converted(Fs& fs, const std::string& verb, const CkptConvertOptions&
   if (verb == "reshard") {
     return reshard_checkpoint(fs, o.from, o.to, parse_grid(o.grid), o.overrides);
   }
+  if (verb == "upcycle") return upcycle_checkpoint(fs, o.from, o.to, o.overrides);
   if (verb == "import") return import_hf(fs, o.from, o.to, o.overrides);
   return export_hf(fs, o.from, o.to, export_options(o));
 }

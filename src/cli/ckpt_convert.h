@@ -15,7 +15,8 @@ struct CkptConvertOptions {
   std::vector<std::string> overrides;  ///< "a.b=c".
 };
 
-/// `fourfold ckpt diff|reshard|import|export`, without the runtime library. Returns the exit code.
+/// `fourfold ckpt diff|reshard|upcycle|import|export`, without the runtime library. Returns the
+/// exit code.
 int convert_checkpoint(const std::string& verb, const CkptConvertOptions& options);
 
 }  // namespace fourfold::cli

@@ -59,11 +59,46 @@ class Convert(Case):
         self.assertEqual(self.succeed("generate", "--run-dir", run, *say),
                          self.succeed("generate", "--run-dir", "again", *say))
 
+    def test_experts_of_whole_mlps_say_what_the_mlp_said(self):
+        (self.folder / "my.txt").write_text(harness.words_text(6000))
+        self.succeed("data", "tokenizer", "--input", "my.txt", "--vocab", "280", "--output",
+                     "t.json")
+        self.succeed("data", "prepare", "--input", "my.txt", "--tokenizer", "t.json", "--output",
+                     "my")
+        run = self.train(vocab=280, train="my", more='tokenizer = "t.json"')
+        self.assertIn("active)", self.succeed("ckpt", "upcycle", run, "experts", "--set",
+                                              "model.moe.experts=4"))
+        say = ("--prompt", "the quick", "--max-tokens", "8", "--temperature", "0")
+        self.assertEqual(self.succeed("generate", "--run-dir", run, *say),
+                         self.succeed("generate", "--run-dir", "experts", *say))
+        self.assertIn("step 0", self.succeed("ckpt", "verify", "experts"))
+        text = self.succeed("train", "experts/config.toml", "--set", "train.steps=1", "--set",
+                            "log.report=false", "--json")
+        loss = next(json.loads(line)["loss"] for line in text.splitlines() if "grad_norm" in line)
+        self.assertLess(loss, 5.63)  # ln 280: what a new model says.
+
+    def test_experts_of_parts_of_mlps_train(self):
+        run = self.train()
+        self.succeed("ckpt", "upcycle", run, "parts", "--set", "model.moe.experts=4",
+                     "--set", "model.moe.ffn=25", "--set", "model.moe.top_k=2")
+        self.succeed("train", "parts/config.toml", "--set", "train.steps=1", "--set",
+                     "log.report=false")
+        upcycle = ("ckpt", "upcycle", run, "o")
+        self.refuse(USAGE, "no experts are asked for", *upcycle)
+        self.refuse(USAGE, "cannot be cut from an MLP", *upcycle, "--set", "model.moe.experts=4",
+                    "--set", "model.moe.ffn=21")
+        self.refuse(USAGE, "in more than its experts", *upcycle, "--set", "model.moe.experts=4",
+                    "--set", "model.hidden=66")
+        self.refuse(USAGE, "must sum to 1", *upcycle, "--set", "model.moe.experts=4", "--set",
+                    "model.moe.renormalise=false")
+        self.refuse(USAGE, "has experts already", "ckpt", "upcycle", "parts", "o", "--set",
+                    "model.moe.experts=2")
+
     def test_mistakes(self):
         run = self.train()
         self.refuse(USAGE, "--grid must be x,y,z,data,expert", "ckpt", "reshard", run, "o",
                     "--grid", "2,1,1")
-        self.refuse(USAGE, "parallel.expert = 2", "ckpt", "reshard", run, "o",
+        self.refuse(USAGE, "the model has no experts", "ckpt", "reshard", run, "o",
                     "--grid", "1,1,1,1,2")
         self.assertIn("1, 3", self.refuse(USAGE, "3 heads cannot be cut over x = 2", "ckpt",
                                           "reshard", run, "o", "--grid", "2,1,1,1,1"))
