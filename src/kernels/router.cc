@@ -180,6 +180,18 @@ double z_loss_sum(const float* logits, std::int64_t rows, std::int64_t experts) 
   });
 }
 
+double balance_sum(const float* scores, const float* share, std::int64_t rows, std::int64_t experts,
+                   std::int64_t rows_per_scope, bool sigmoid) {
+  return sum_over_rows(rows, experts, [&](std::int64_t row) {
+    const float* in = scores + row * experts;
+    const float* f = share + row / rows_per_scope * experts;
+    const double total = sigmoid ? sum_of(in, experts) + kTiny : 1;
+    double sum = 0;
+    for (std::int64_t e = 0; e < experts; ++e) sum += static_cast<double>(f[e]) * in[e];
+    return sum / total;
+  });
+}
+
 double entropy_sum(const float* scores, std::int64_t rows, std::int64_t experts, bool sigmoid) {
   return sum_over_rows(rows, experts * kTranscendental, [&](std::int64_t row) {
     const float* in = scores + row * experts;

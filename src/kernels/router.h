@@ -45,6 +45,11 @@ void router_backward(const RouterGradients& in, std::int64_t rows, std::int64_t 
 /// Σ_rows log²(Σ exp(logit)), added in the order of rows.
 double z_loss_sum(const float* logits, std::int64_t rows, std::int64_t experts);
 
+/// Σ_rows Σ f·p in the order of rows, p being the probabilities and f [scopes, experts] a share of
+/// each expert that is the same for `rows_per_scope` rows: what the auxiliary loss is made of.
+double balance_sum(const float* scores, const float* share, std::int64_t rows, std::int64_t experts,
+                   std::int64_t rows_per_scope, bool sigmoid);
+
 /// Σ_rows -Σ p·ln p in the order of rows, p being the probabilities that RouterGradients speaks of.
 double entropy_sum(const float* scores, std::int64_t rows, std::int64_t experts, bool sigmoid);
 

@@ -5,6 +5,7 @@
 #include "device/tensors.h"
 #include "kernels/elementwise.h"
 #include "kernels/rows.h"
+#include "layout/expert_grid.h"
 #include "parallel/overlap_scheduler.h"
 
 namespace fourfold {
@@ -32,6 +33,22 @@ at::Tensor sum_of_rows(const at::Tensor& rows, const std::vector<std::int32_t>& 
   return out;
 }
 
+/// What is added to the scores of each expert for where it is.
+std::vector<float> local_bias(const ParallelContext& context, const ExpertMap& map,
+                              const MoeOptions& options) {
+  if (options.local_bias == 0 || options.ranks_on_node == 0) return {};
+  // One of the ranks that hold the same tokens chooses for all.
+  const Coords chooses{0, 0, context.coords().z, context.coords().data};
+  const ExpertGrid grid(context.shape().shape(), map.ranks());
+  const std::vector<bool> near =
+      grid.peers_on_node(context.shape(), chooses, options.ranks_on_node);
+  std::vector<float> bias;
+  for (int e = 0; e < map.experts(); ++e) {
+    bias.push_back(near[static_cast<std::size_t>(map.rank_of(e))] ? options.local_bias : 0);
+  }
+  return bias;
+}
+
 at::Tensor rows_of_chunk(const at::Tensor& returned, const ExchangeChunk& chunk) {
   return rows_of(returned, chunk.returned_first, chunk.returned_first + chunk.returned_rows());
 }
@@ -45,7 +62,7 @@ Moe::Moe(const ParallelContext& context, const ModelSpec& spec, const BlockLayer
       hidden_(split_range(spec.hidden, context.size(Axis::kY), context.coords().y).size()),
       options_(options),
       map_(layers.moe->map),
-      router_(context, spec.moe, *layers.moe, block),
+      router_(context, spec.moe, *layers.moe, block, local_bias(context, map_, options)),
       experts_(context, spec, *layers.moe),
       exchange_(context, map_.ranks(), options.drop_duplicates) {
   if (layers.has_mlp()) shared_ = std::make_unique<SharedExperts>(context, spec, layers);
@@ -78,11 +95,13 @@ Async<void> Moe::plan(Saved& saved) const {
 Async<void> Moe::fetch_chunk(const at::Tensor& x, int number, Saved& saved) const {
   const auto n = static_cast<std::size_t>(number);
   const ExchangeChunk& chunk = saved.plan.chunks[n];
-  const at::Tensor weights = saved.router.weights.view({-1, 1});
-  std::vector<at::Tensor> sent{rows_to_send(x, chunk), gather(weights, chunk.sent, 1)};
-  std::vector<at::Tensor> arrived = co_await exchange_.to_experts(chunk, std::move(sent), lane());
+  std::vector<at::Tensor> sent{rows_to_send(x, chunk)};
+  const bool first = !saved.chunks[n].weights.defined();  // They are kept for a second time.
+  if (first) sent.push_back(gather(saved.router.weights.view({-1, 1}), chunk.sent, 1));
+  const std::vector<at::Tensor> arrived =
+      co_await exchange_.to_experts(chunk, std::move(sent), lane());
   saved.chunks[n].input = arrived[0];
-  saved.chunks[n].weights = arrived[1];
+  if (first) saved.chunks[n].weights = arrived[1];
 }
 
 Async<void> Moe::forward_chunk(const at::Tensor& x, const Experts::Gathered& gathered, int number,

@@ -12,11 +12,15 @@
 
 namespace fourfold {
 
-/// How experts are spread and fed; no choice changes what they compute.
+/// How experts are spread and fed; but for local_bias no choice changes what the model computes.
 struct MoeOptions {
   ExpertRanks experts;
   bool drop_duplicates = true;
   int chunks = 1;  ///< In which a rank's experts take their tokens: one travels, one is computed.
+  /// Added to the scores, for the choice alone, of experts on the own node (after LocMoE, arXiv
+  /// 2401.13920).
+  float local_bias = 0;
+  int ranks_on_node = 0;  ///< 0: all ranks share a node.
 };
 
 /// A mixture of experts in place of a block's MLP: router, exchange of tokens, experts, exchange

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "base/check.h"
 #include "base/philox.h"
@@ -47,10 +48,11 @@ void multiply_by_jitter(const at::Tensor& x, const MicroBatch& batch, double jit
 }  // namespace
 
 Router::Router(const ParallelContext& context, const MoeSpec& spec, const MoeLayers& layers,
-               int block)
+               int block, std::vector<float> local_bias)
     : context_(context),
       spec_(spec),
       block_(block),
+      local_bias_(std::move(local_bias)),
       weights_(context, {router_weight_spec(layers.router)}) {}
 
 std::int64_t Router::scopes(const MicroBatch& batch) const {
@@ -85,7 +87,8 @@ Async<void> Router::forward(const at::Tensor& x, const MicroBatch& batch, Saved&
                            experts(), spec_.top_k, spec_.renormalise,
                            elements<float>(saved.weights));
   co_await limit_to_capacity(batch, saved);
-  if (spec_.balance == Balance::kAuxLoss) co_await find_share(batch, saved);
+  const bool trains = batch.loss_scale != 0 || batch.routing.tally;
+  if (trains && spec_.balance == Balance::kAuxLoss) co_await find_share(batch, saved);
   if (batch.routing.tally) tally(batch, saved);
 }
 
@@ -100,14 +103,21 @@ Async<void> Router::choose(const MicroBatch& batch, Saved& saved) const {
   }
 }
 
+std::vector<float> Router::choice_bias(const MicroBatch& batch) const {
+  std::vector<float> bias = local_bias_;
+  if (spec_.balance != Balance::kLossFree) return bias;
+  FF_CHECK(batch.routing.memory, "no bias of block {}", block_);
+  const std::vector<float>& moved = (*batch.routing.memory)[static_cast<std::size_t>(block_)].bias;
+  bias.resize(moved.size());
+  for (std::size_t e = 0; e < bias.size(); ++e) bias[e] += moved[e];
+  return bias;
+}
+
 void Router::choose_here(const MicroBatch& batch, Saved& saved) const {
-  const bool biased = spec_.balance == Balance::kLossFree;
-  FF_CHECK(!biased || batch.routing.memory, "no bias of block {}", block_);
-  const float* bias =
-      biased ? (*batch.routing.memory)[static_cast<std::size_t>(block_)].bias.data() : nullptr;
+  const std::vector<float> bias = choice_bias(batch);
   std::vector<float> margin(static_cast<std::size_t>(batch.rows()));
-  kernels::choose_experts(elements<float>(saved.scores), bias, batch.rows(), experts(), spec_.top_k,
-                          saved.chosen.data(), margin.data());
+  kernels::choose_experts(elements<float>(saved.scores), bias.empty() ? nullptr : bias.data(),
+                          batch.rows(), experts(), spec_.top_k, saved.chosen.data(), margin.data());
   if (batch.routing.recorded) record(batch, saved, margin);
   overrule(batch, saved);
 }
@@ -147,11 +157,14 @@ Async<void> Router::limit_to_capacity(const MicroBatch& batch, Saved& saved) con
   if (spec_.capacity_factor == 0 || !batch.targets.defined()) co_return;
   if (spec_.balance_scope == BalanceScope::kSequence) {
     const std::int64_t most = expert_capacity(spec_, batch.seq);
+    std::vector<float> scores(saved.chosen.size());
+    kernels::combine_weights(elements<float>(saved.scores), saved.chosen.data(), batch.rows(),
+                             experts(), spec_.top_k, /*renormalise=*/false, scores.data());
     for (std::size_t i = 0; i < batch.samples.size(); ++i) {
       const std::size_t width = static_cast<std::size_t>(batch.seq * spec_.top_k);
       const std::span<std::int32_t> taken = std::span(saved.taken).subspan(i * width, width);
       if (spec_.drop_order == DropOrder::kScore) {
-        drop_lowest(taken, elements<float>(saved.weights) + i * width, experts(), most);
+        drop_lowest(taken, scores.data() + i * width, experts(), most);
       } else {
         std::vector<std::int64_t> before(static_cast<std::size_t>(experts()));
         drop_last(taken, before, most);
@@ -221,16 +234,8 @@ void Router::tally(const MicroBatch& batch, const Saved& saved) const {
     tally.z += kernels::z_loss_sum(elements<float>(saved.logits), batch.rows(), experts());
   }
   if (!saved.share.defined()) return;
-  const std::int64_t per_scope = batch.rows() / scopes(batch);
-  for (std::int64_t r = 0; r < batch.rows(); ++r) {
-    const float* share = elements<float>(saved.share) + r / per_scope * experts();
-    double weighted = 0, sum = 0;
-    for (std::int64_t e = 0; e < experts(); ++e) {
-      weighted += static_cast<double>(share[e]) * scores[r * experts() + e];
-      sum += scores[r * experts() + e];
-    }
-    tally.balance += sigmoid ? weighted / sum : weighted;
-  }
+  tally.balance += kernels::balance_sum(scores, elements<float>(saved.share), batch.rows(),
+                                        experts(), batch.rows() / scopes(batch), sigmoid);
 }
 
 at::Tensor Router::backward(const at::Tensor& x, const MicroBatch& batch, const Saved& saved,

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <optional>
+#include <vector>
 
 #include "base/async.h"
 #include "model/micro_batch.h"
@@ -21,7 +21,9 @@ namespace fourfold {
 /// Both are sums over tokens, so they are the same on every grid where the scope is.
 class Router {
  public:
-  Router(const ParallelContext& context, const MoeSpec& spec, const MoeLayers& layers, int block);
+  /// `local_bias`: of each expert's score, for the choice alone; empty: none.
+  Router(const ParallelContext& context, const MoeSpec& spec, const MoeLayers& layers, int block,
+         std::vector<float> local_bias = {});
 
   /// What the exchange and backward need.
   struct Saved {
@@ -46,6 +48,8 @@ class Router {
   at::Tensor operand(const at::Tensor& x, const MicroBatch& batch) const;
   Async<void> choose(const MicroBatch& batch, Saved& saved) const;
   void choose_here(const MicroBatch& batch, Saved& saved) const;
+  /// What is added to scores for the choice; empty: nothing.
+  std::vector<float> choice_bias(const MicroBatch& batch) const;
   void record(const MicroBatch& batch, const Saved& saved, const std::vector<float>& margin) const;
   /// Experts in turn, or imposed choices.
   void overrule(const MicroBatch& batch, Saved& saved) const;
@@ -61,6 +65,7 @@ class Router {
   const ParallelContext& context_;
   MoeSpec spec_;
   int block_;
+  std::vector<float> local_bias_;
   WeightBlock weights_;
 };
 

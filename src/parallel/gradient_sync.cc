@@ -64,7 +64,7 @@ void GradientSync::start_sums(const Replicated& set, Lane lane) {
   }
   sum.in_flight = InFlight(std::move(tensors), std::move(works));
   sums_.push_back(std::move(sum));
-  while (sums_.size() > kUnitsInFlight) finish_first();
+  while (sums_.size() > kSumsInFlight) finish_first();
 }
 
 void GradientSync::start_sum(Communicator& replicas, const Parameter& p, Lane lane, Sum& sum,

@@ -33,9 +33,9 @@ class GradientSync {
   void finish();
 
  private:
-  /// Units (their experts apart) whose sums are on their way at a time: bounds the memory of what
-  /// is packed or rounded.
-  static constexpr std::size_t kUnitsInFlight = 4;
+  /// Sums that are on their way at a time, of a unit one, with experts two: bounds the memory of
+  /// what is packed or rounded.
+  static constexpr std::size_t kSumsInFlight = 4;
 
   struct Passed {
     const ParameterUnit* unit;

@@ -14,7 +14,7 @@ KeptActivations kept_activations(Recompute recompute, bool keep_collectives, con
   if (recompute == Recompute::kMlp || recompute == Recompute::kFull) {
     kept.mlp = false;
     kept.up = over_y;
-    kept.exchange = over_x || (keep_collectives && expert_ranks > 1);
+    kept.exchange = keep_collectives && expert_ranks > 1;
   }
   if (recompute == Recompute::kFull) kept.middle = over_x;
   return kept;

@@ -15,8 +15,8 @@ struct KeptActivations {
   bool middle = true;     ///< The residual stream after attention: of a collective over x.
   bool up = true;         ///< The MLP before its activation: of a collective over y.
   bool mlp = true;        ///< The MLP's normed input, its activation.
-  bool exchange =
-      true;  ///< The tokens that a rank's experts got: of an all-to-all, gathered over x.
+  /// The tokens that a rank's experts got from other ranks: of an all-to-all, gathered over x.
+  bool exchange = true;
 };
 
 /// `keep_collectives`: what a collective over more than one rank gave is kept, so that no

@@ -42,6 +42,12 @@ std::vector<ConfigKey> grid_keys() {
           {.doc = "parts in which a rank's experts take their tokens: the exchange of one runs "
                   "while another computes",
            .min = 1}),
+      key("parallel.local_expert_bias", FF_FIELD(parallel.local_expert_bias),
+          {.doc =
+               "added to the scores, for the choice alone, of experts on the node of the token's "
+               "rank (machine.file says how many ranks share one, else mpirun): fewer tokens "
+               "between nodes, but a model that depends on the grid",
+           .min = 0}),
       key("parallel.order", FF_FIELD(parallel.order),
           {.doc = "axes in the order of neighbouring ranks, fastest first: a permutation of the "
                   "letters x, y, z, d"}),

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "layout/expert_grid.h"
 #include "spec/config_key.h"
 
 namespace fourfold {
@@ -24,11 +25,13 @@ Found check_without_experts(const RunSpec& run) {
         fmt::format("{} is {}, but the model has no experts", key.path, to_toml(key.get(run))),
         hint};
   }
-  const std::pair<int, const char*> ranks[] = {
-      {run.parallel.expert, "parallel.expert"},
-      {run.parallel.expert_chunks, "parallel.expert_chunks"}};
-  for (const auto& [value, name] : ranks) {
-    if (value > 1) {
+  const std::pair<double, const char*> ranks[] = {
+      {run.parallel.expert - 1, "parallel.expert"},
+      {run.parallel.expert_chunks - 1, "parallel.expert_chunks"},
+      {run.parallel.local_expert_bias, "parallel.local_expert_bias"}};
+  for (const auto& [beyond, name] : ranks) {
+    if (beyond > 0) {
+      const std::string value = to_toml(find_key(name)->get(run));
       return Problem{name, fmt::format("{} is {}, but the model has no experts", name, value),
                      hint};
     }
@@ -42,6 +45,12 @@ Found check_layers(const ModelSpec& m) {
     return Problem{"model.moe.top_k",
                    fmt::format("a token cannot take {} of {} experts", moe.top_k, moe.experts),
                    "lower model.moe.top_k or raise model.moe.experts"};
+  }
+  if (moe.top_k == 1 && moe.renormalise) {
+    return Problem{
+        "model.moe.renormalise",
+        "with top_k = 1 a renormalised weight is always 1: no gradient reaches the router",
+        "set model.moe.renormalise = false"};
   }
   const int last = m.layers / moe.every * moe.every;  // Counted from 1; 0: none.
   if (last <= moe.first_dense) {
@@ -81,7 +90,8 @@ Found check_scope(const RunSpec& run) {
                    "set model.moe.balance_scope = \"sequence\" or model.moe.drop_order = "
                    "\"position\""};
   }
-  if (moe.balance_scope == BalanceScope::kMicrostep && run.overlap.slices > 1) {
+  const bool uses_scope = moe.balance == Balance::kAuxLoss || moe.capacity_factor > 0;
+  if (uses_scope && moe.balance_scope == BalanceScope::kMicrostep && run.overlap.slices > 1) {
     return Problem{"model.moe.balance_scope",
                    fmt::format("each of {} slices would be balanced by itself, not the microstep",
                                run.overlap.slices),
@@ -111,11 +121,6 @@ Found check_ranks(const RunSpec& run) {
   return std::nullopt;
 }
 
-// z: ranks that store a matrix; all: z·data, over which tokens are spread.
-bool fits(int expert, std::int64_t z, std::int64_t all) {
-  return z % expert == 0 || (expert % z == 0 && all % expert == 0);
-}
-
 }  // namespace
 
 Found check_moe(const RunSpec& run) {
@@ -128,7 +133,8 @@ Found check_moe(const RunSpec& run) {
 Found check_expert_grid(const RunSpec& run) {
   const int expert = run.parallel.expert;
   const std::int64_t z = run.parallel.grid.z, data = run.parallel.grid.data;
-  if (run.model.moe.experts == 0 || fits(expert, z, z * data)) return std::nullopt;
+  if (run.model.moe.experts == 0 || ExpertGrid::fits(run.parallel.grid, expert))
+    return std::nullopt;
   return Problem{
       "parallel.expert",
       fmt::format("parallel.expert = {} neither divides z = {} nor is a multiple of it that "
@@ -139,10 +145,10 @@ Found check_expert_grid(const RunSpec& run) {
 }
 
 std::vector<int> possible_expert(const MoeSpec& moe, const GridShape& grid) {
-  const std::int64_t z = grid.z, all = z * grid.data;
+  const int all = grid.z * grid.data;
   std::vector<int> found;
-  for (int expert = 1; expert <= std::min<std::int64_t>(moe.experts, all); ++expert) {
-    if (fits(expert, z, all)) found.push_back(expert);
+  for (int expert = 1; expert <= std::min(moe.experts, all); ++expert) {
+    if (ExpertGrid::fits(grid, expert)) found.push_back(expert);
   }
   return found;
 }

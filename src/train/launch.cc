@@ -44,6 +44,11 @@ Launch choose_launch(RunSpec& run, int requested) {
   return launch;
 }
 
+int ranks_on_node(const RunSpec& run, const Launch& launch) {
+  if (!run.machine_file.empty()) return load_machine(run.machine_file).value().devices;
+  return launch.mpi ? launch.ranks_on_node : 0;
+}
+
 void run_ranks(const Launch& launch, const CommOptions& options,
                const std::function<void(Communicator&)>& rank_main) {
   const int threads = default_intra_op_threads(launch.ranks_on_node);

@@ -25,6 +25,10 @@ Launch find_launch(const CommSpec& comm);
 /// Throws Error of kind kUsage.
 Launch choose_launch(RunSpec& run, int requested);
 
+/// Neighbouring world ranks that share a node: by machine.file, else by mpirun or srun; 0 where all
+/// do. Throws Error of kind kUsage.
+int ranks_on_node(const RunSpec& run, const Launch& launch);
+
 /// Calls `rank_main` for each rank that this process holds, on a thread of its own, with its world
 /// communicator and its intra-op threads set, and waits for all. Throws what the first failing rank
 /// threw.

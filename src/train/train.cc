@@ -101,6 +101,7 @@ int train_command(const TrainOptions& options) {
   RunSpec run = load_run(options.file, options.overrides).value();
   if (!options.run_dir.empty()) run.dir = options.run_dir;
   const Launch launch = choose_launch(run, options.ranks);
+  run.parallel.ranks_on_node = ranks_on_node(run, launch);
   const CommOptions comm = comm_options(run);
   if (options.dry_run) {
     if (launch.speaks) fmt::print("{}", describe_run(run));

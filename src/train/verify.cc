@@ -70,6 +70,7 @@ class VerifyPrinter {
           .add("free_loss_difference", r.free_difference);
     }
     line.add("hash", fmt::format("{:08x}", r.hash)).add("passed", r.passes(tolerance_));
+    if (!r.passes(tolerance_)) line.add("failed_at", r.failure(tolerance_));
     fmt::print("{}\n", line.text());
   }
 
@@ -81,7 +82,8 @@ class VerifyPrinter {
       fmt::print("{:>6}  {:>9}  ", r.counts_difference == 0 ? "equal" : "DIFFER",
                  r.other_choices.size());
     }
-    fmt::print("{:08x}  {}\n", r.hash, r.passes(tolerance_) ? "ok" : "FAILED at " + r.worst_tensor);
+    const std::string failed = r.failure(tolerance_);
+    fmt::print("{:08x}  {}\n", r.hash, failed.empty() ? "ok" : "FAILED at " + failed);
     for (const OtherChoice& o : r.other_choices) {
       fmt::print(
           "    step {}, layer {}, sample {}, token {}: other experts than on one rank, margin "

@@ -83,7 +83,7 @@ std::string VerifyCase::balance_name() const {
   const MoeSpec& moe = run.model.moe;
   if (moe.experts == 0) return "";
   const auto name = EnumNames<Balance>::get()[static_cast<std::size_t>(moe.balance)];
-  if (moe.balance != Balance::kAuxLoss) return name;
+  if (moe.balance != Balance::kAuxLoss && moe.capacity_factor == 0) return name;
   return name + " " + EnumNames<BalanceScope>::get()[static_cast<std::size_t>(moe.balance_scope)];
 }
 

@@ -150,12 +150,18 @@ VerifyTolerance verify_tolerance(Precision precision) {
                                        : VerifyTolerance{1e-2, 5e-2, 2e-1, 1e-2};
 }
 
-bool VerifyResult::passes(const VerifyTolerance& t) const {
+std::string VerifyResult::failure(const VerifyTolerance& t) const {
   const bool near = std::all_of(other_choices.begin(), other_choices.end(),
                                 [&](const OtherChoice& c) { return c.margin < t.near_tie; });
-  return initial_weights_equal && loss_difference <= t.loss && gradient_difference <= t.gradient &&
-         tensor_difference <= t.tensor && counts_difference == 0 && aux_difference <= t.loss &&
-         free_difference <= t.loss && near;
+  // A NaN is within nothing.
+  if (!initial_weights_equal) return "the initial weights";
+  if (!(tensor_difference <= t.tensor)) return worst_tensor;
+  if (!(gradient_difference <= t.gradient)) return "the gradient";
+  if (!(loss_difference <= t.loss)) return "the loss";
+  if (!(counts_difference == 0)) return "the counts of experts";
+  if (!(aux_difference <= t.loss)) return "the routers' losses";
+  if (!(free_difference <= t.loss)) return "the loss of a free step";
+  return near ? "" : "a choice of experts that is no near tie";
 }
 
 VerifyResult verify_grid(const RunSpec& run, Communicator& world, const VerifyReference& reference,

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "train/other_choices.h"
 #include "train/verify_reference.h"
 
 namespace fourfold {
@@ -19,13 +20,6 @@ struct VerifyTolerance {
 };
 /// For fp32 the defaults; bf16 rounds about 2^-8 at every product, so only gross errors show.
 VerifyTolerance verify_tolerance(Precision precision);
-
-/// A token that chose other experts than on one rank.
-struct OtherChoice {
-  int step = 0, block = 0;
-  std::int64_t sample = 0, position = 0;
-  double margin = 0;  ///< By which the last choice beat the next expert on one rank.
-};
 
 /// What was found on one grid; the same on every rank.
 struct VerifyResult {
@@ -45,7 +39,9 @@ struct VerifyResult {
   /// Of a step in which no choice was another, all the grid's own.
   double free_difference = 0;
 
-  bool passes(const VerifyTolerance& tolerance) const;
+  /// What is not within the tolerance, the first of it; empty: all is.
+  std::string failure(const VerifyTolerance& tolerance) const;
+  bool passes(const VerifyTolerance& tolerance) const { return failure(tolerance).empty(); }
 };
 
 /// Runs on the grid of `run`: a free run from the same start, and each step alone from the state

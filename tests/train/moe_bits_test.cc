@@ -33,7 +33,7 @@ class MoeBits : public ::testing::Test {
       run.model.moe.jitter = rounded ? 0 : 0.1;
       const VerifyReference reference = make_reference(run, 2, random_samples(run));
       for (const ExpertCase& c : {ExpertCase{{3, 1, 2, 1}, 2, 2}, ExpertCase{{1, 2, 1, 2}, 2, 2},
-                                  ExpertCase{{1, 1, 4, 1}, 2, 1}}) {
+                                  ExpertCase{{1, 1, 4, 1}, 2, 1}, ExpertCase{{1, 1, 2, 2}, 2, 1}}) {
         SCOPED_TRACE(run.model.family + " on " + c.name());
         check(plain(run, c), reference);
       }
@@ -49,7 +49,7 @@ TEST_F(MoeBits, RecomputeChangesNone) {
         RunSpec run = base;
         run.memory.recompute = kind;
         run.overlap.keep_collectives = keep_collectives;
-        run.parallel.expert_chunks = keep_collectives ? 1 : 2;
+        run.parallel.expert_chunks = kind == Recompute::kFull ? 2 : 1;
         EXPECT_EQ(verify(run, reference).hash, expected) << static_cast<int>(kind);
       }
     }
@@ -92,12 +92,13 @@ TEST_F(MoeBits, OverlapChangesNone) {
 
 /// The hash covers only the rows that a rank updates, so ZeRO is compared by its losses.
 TEST_F(MoeBits, ZeroChangesNone) {
-  for_each_run([](const RunSpec& base, const VerifyReference&) {
+  // Experts with replicas, with shards and without.
+  for (const ExpertCase& c : {ExpertCase{{1, 1, 4, 2}, 2}, ExpertCase{{1, 1, 1, 4}, 2}}) {
+    const RunSpec base = on(run_of(with_experts(tiny_gpt()), 8), c);
     std::vector<double> losses[2];
     for (const int zero : {0, 1}) {
       RunSpec run = base;
       run.memory.zero = zero;
-      if (run.parallel.grid.data > 1) run.parallel.expert = 1;  // So that there are replicas.
       run_thread_ranks(run.parallel.grid.size(), {}, [&](Communicator& world) {
         set_intra_op_threads(1);
         RankModel model(run, world);
@@ -108,7 +109,7 @@ TEST_F(MoeBits, ZeroChangesNone) {
       });
     }
     EXPECT_EQ(losses[0], losses[1]);
-  });
+  }
 }
 
 /// Products of fewer rows may round otherwise: near, not equal.

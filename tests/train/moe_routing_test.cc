@@ -221,6 +221,32 @@ TEST(MoeRouting, TheBiasEvensTheLoad) {
   EXPECT_LT(largest(after), 0.8 * largest(before));
 }
 
+/// With two ranks a node and a bias beyond all scores every token stays on its node.
+TEST(MoeRouting, ALocalBiasKeepsTokensOnTheirNode) {
+  RunSpec run = on(run_of(with_experts(tiny_gpt()), 8), {{1, 1, 4, 1}, 4});
+  run.model.moe.experts = 8;
+  run.parallel.local_expert_bias = 2;
+  for (const int ranks_on_node : {0, 2}) {
+    run.parallel.ranks_on_node = ranks_on_node;
+    std::mutex mutex;
+    std::int64_t near = 0, far = 0;
+    run_thread_ranks(4, {}, [&](Communicator& world) {
+      set_intra_op_threads(1);
+      RankModel model(run, world);
+      RoutingTable own;
+      model.routers().impose(nullptr, &own);
+      model.compute_gradients(0, 0, random_samples(run));
+      const std::lock_guard lock(mutex);
+      for (const auto& [place, sequence] : own.sequences) {
+        // Two experts a rank, so four a node.
+        for (const int e : sequence.chosen) ++(e / 4 == world.rank() / 2 ? near : far);
+      }
+    });
+    EXPECT_GT(near, 0);
+    EXPECT_EQ(far == 0, ranks_on_node == 2);
+  }
+}
+
 TEST(MoeRouting, CountsAreOfEachTokenOnce) {
   RunSpec run = loss_free_run();
   const auto assignments =

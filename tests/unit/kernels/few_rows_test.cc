@@ -30,6 +30,12 @@ TEST(FewRows, ProductMatchesTheFormula) {
   }
 }
 
+TEST(FewRows, OfNothingAreZeros) {
+  std::vector<float> y(2 * 5, 7.0f);
+  few_rows_product(nullptr, nullptr, 2, 3, 0, y.data(), 5);
+  EXPECT_EQ(y, (std::vector<float>{0, 0, 0, 7, 7, 0, 0, 0, 7, 7}));
+}
+
 TEST(FewRows, CapabilitiesAgree) {
   const std::int64_t rows = 37, n = 59, k = 300;
   const auto x = random_values<float>(rows * k, 1), w = random_values<float>(n * k, 2);

@@ -194,6 +194,30 @@ TEST(Router, SumsMatchTheFormulas) {
   EXPECT_EQ(entropy_sum(certain.data(), 1, 4, false), 0);
 }
 
+TEST(Router, BalanceSumMatchesTheFormula) {
+  const std::int64_t rows = 6, experts = 5, per_scope = 3;
+  const auto logits = random_values<float>(rows * experts, 3, 2.0f);
+  const std::vector<float> share{0.1f, 0.2f, 0.3f, 0.4f, 0, 0.5f, 0, 0.25f, 0.125f, 0.125f};
+  for (const bool sigmoid : {false, true}) {
+    std::vector<float> scores(logits.size());
+    router_scores(logits.data(), rows, experts, sigmoid, scores.data());
+    double expected = 0;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      double sum = 0, total = 0;
+      for (std::int64_t e = 0; e < experts; ++e) {
+        const double score = scores[r * experts + e];
+        sum += score * share[r / per_scope * experts + e];
+        total += score;
+      }
+      expected += sigmoid ? sum / total : sum;
+    }
+    EXPECT_NEAR(balance_sum(scores.data(), share.data(), rows, experts, per_scope, sigmoid),
+                expected, 1e-12);
+  }
+  const std::vector<float> nothing(5, 0.0f);
+  EXPECT_EQ(balance_sum(nothing.data(), share.data(), 1, 5, 1, true), 0);  // Underflowed sigmoids.
+}
+
 // Rows enough for threads.
 TEST(Router, BitsDontDependOnTheThreads) {
   const std::int64_t rows = 1003, experts = 64;

@@ -40,6 +40,8 @@ TEST(ValidateMoe, AcceptsGoodRuns) {
 
 TEST(ValidateMoe, ATokenTakesNoMoreExpertsThanThereAre) {
   EXPECT_EQ(problem([](RunSpec& r) { r.model.moe.top_k = 6; }), "none");
+  EXPECT_THAT(problem([](RunSpec& r) { r.model.moe.top_k = 1; }),
+              StartsWith("model.moe.renormalise: with top_k = 1"));
   EXPECT_THAT(problem([](RunSpec& r) { r.model.moe.top_k = 7; }),
               StartsWith("model.moe.top_k: a token cannot take 7 of 6 experts | lower"));
 }
