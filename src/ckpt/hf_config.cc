@@ -12,7 +12,8 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr const char* kNotBuilt = "GPT-2 and Llama, as in docs/cookbook.md, can be imported";
+constexpr const char* kNotBuilt =
+    "GPT-2, Llama and Mixtral, as in docs/cookbook.md, can be imported";
 
 /// The members of a config.json, with the messages for what they should not be.
 class Members {
@@ -82,12 +83,12 @@ class Members {
   std::string file_;
 };
 
-constexpr double kLlamaTheta = 10000;
+constexpr double kLlamaTheta = 10000, kMixtralTheta = 1e6;
 
 /// The base of unscaled rotary positions: transformers 4 has rope_theta and rope_scaling, 5 one
 /// object rope_parameters.
-double rope_theta(const json& object, const Members& members) {
-  double theta = members.number("rope_theta", kLlamaTheta);
+double rope_theta(const json& object, const Members& members, double otherwise) {
+  double theta = members.number("rope_theta", otherwise);
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
     if (!members.has(name)) continue;
     const json& value = object.at(name);
@@ -138,29 +139,22 @@ ModelSpec gpt2_model(const Members& m) {
   return model;
 }
 
-ModelSpec llama_model(const json& object, const Members& m) {
+/// What the families with rotary positions have in common.
+ModelSpec rotary_model(const json& object, const Members& m, double theta) {
   ModelSpec model = *family_defaults("llama");
   model.vocab = m.size("vocab_size", 32000);
-  model.seq_len = m.size("max_position_embeddings", 2048);
   model.hidden = m.size("hidden_size", 4096);
   model.layers = m.small_size("num_hidden_layers", 32);
   model.heads = m.small_size("num_attention_heads", 32);
-  model.kv_heads = m.small_size("num_key_value_heads", model.heads);
-  model.ffn = m.size("intermediate_size", 11008);
   model.head_dim = m.size("head_dim", model.hidden / model.heads);
   if (!m.has("head_dim") && model.hidden % model.heads != 0) {
     throw m.refused(fmt::format("num_attention_heads {} does not divide hidden_size {}",
                                 model.heads, model.hidden),
                     "");
   }
-  model.norm_eps = m.number("rms_norm_eps", 1e-6);
   model.init_std = m.number("initializer_range", 0.02);
   model.tie_embeddings = m.flag("tie_word_embeddings", false);
-  model.rope_theta = rope_theta(object, m);
-  model.bias = m.flag("attention_bias", false);
-  if (m.flag("mlp_bias", false) != model.bias) {
-    throw m.refused("attention_bias and mlp_bias differ, which is not built yet", kNotBuilt);
-  }
+  model.rope_theta = rope_theta(object, m, theta);
   const std::string activation = m.text("hidden_act", "silu");
   if (activation != "silu" && activation != "swish") throw m.not_built("hidden_act");
   if (m.number("attention_dropout", 0) != 0) {
@@ -171,13 +165,67 @@ ModelSpec llama_model(const json& object, const Members& m) {
   return model;
 }
 
+ModelSpec llama_model(const json& object, const Members& m) {
+  ModelSpec model = rotary_model(object, m, kLlamaTheta);
+  model.seq_len = m.size("max_position_embeddings", 2048);
+  model.kv_heads = m.small_size("num_key_value_heads", model.heads);
+  model.ffn = m.size("intermediate_size", 11008);
+  model.norm_eps = m.number("rms_norm_eps", 1e-6);
+  model.bias = m.flag("attention_bias", false);
+  if (m.flag("mlp_bias", false) != model.bias) {
+    throw m.refused("attention_bias and mlp_bias differ, which is not built yet", kNotBuilt);
+  }
+  return model;
+}
+
+ModelSpec mixtral_model(const json& object, const Members& m) {
+  ModelSpec model = rotary_model(object, m, kMixtralTheta);
+  model.seq_len = m.size("max_position_embeddings", 131072);
+  model.kv_heads = m.small_size("num_key_value_heads", 8);
+  model.ffn = model.moe.ffn = m.size("intermediate_size", 14336);
+  model.norm_eps = m.number("rms_norm_eps", 1e-5);
+  model.moe.experts = m.small_size("num_local_experts", 8);
+  model.moe.top_k = m.small_size("num_experts_per_tok", 2);
+  model.moe.aux_coef = m.number("router_aux_loss_coef", 0.001);
+  model.moe.jitter = m.number("router_jitter_noise", 0);
+  m.require_absent("sliding_window");
+  if (model.moe.top_k > model.moe.experts) {
+    throw m.refused(fmt::format("num_experts_per_tok {} is more than num_local_experts {}",
+                                model.moe.top_k, model.moe.experts),
+                    "");
+  }
+  return model;
+}
+
 ordered_json id_or_null(std::optional<std::int32_t> id) {
   return id ? ordered_json(*id) : ordered_json(nullptr);
 }
 
+/// A model with experts, of which Mixtral has all there is here but these.
+Result<HfFamily> moe_family_of(const ModelSpec& m) {
+  const MoeSpec& moe = m.moe;
+  const auto refused = [](const std::string& cause) {
+    return Error(ErrorKind::kData,
+                 fmt::format("a model with experts is exported as Mixtral, which has no {}", cause),
+                 "models of family llama with experts in every block, renormalised softmax scores "
+                 "and no shared experts can be exported");
+  };
+  if (m.position == Position::kLearned) return refused("learned positions (model.position)");
+  if (m.norm != Norm::kRmsNorm) return refused("LayerNorm (model.norm)");
+  if (!m.gated()) return refused("GELU (model.activation)");
+  if (m.bias) return refused("biases (model.bias)");
+  if (moe.every != 1) return refused("dense blocks (model.moe.every)");
+  if (moe.first_dense > 0) return refused("dense blocks (model.moe.first_dense)");
+  if (moe.shared_experts > 0) return refused("shared experts (model.moe.shared_experts)");
+  if (moe.score != RouterScore::kSoftmax) return refused("sigmoid scores (model.moe.score)");
+  if (!moe.renormalise) return refused("weights as they are (model.moe.renormalise)");
+  if (moe.balance == Balance::kLossFree) return refused("bias of experts (model.moe.balance)");
+  return HfFamily::kMixtral;
+}
+
 constexpr const char* kWrittenFor = "4.40.0";  ///< The oldest transformers that reads all of it.
 
-/// What both families' config.json holds.
+/// What every family's config.json holds.
 ordered_json common_members(const ModelSpec& model, const char* architecture, const char* type,
                             DType dtype, std::optional<std::int32_t> end_of_text) {
   const char* name = dtype == DType::kBF16 ? "bfloat16" : "float32";
@@ -197,7 +245,13 @@ ordered_json common_members(const ModelSpec& model, const char* architecture, co
 
 }  // namespace
 
+const char* hf_family_name(HfFamily family) {
+  if (family == HfFamily::kGpt2) return "GPT-2";
+  return family == HfFamily::kLlama ? "Llama" : "Mixtral";
+}
+
 Result<HfFamily> hf_family_of(const ModelSpec& m) {
+  if (m.moe.experts > 0) return moe_family_of(m);
   const bool gpt = m.position == Position::kLearned;
   const char* name = gpt ? "GPT-2" : "Llama";
   const auto refused = [&](const std::string& cause) {
@@ -207,7 +261,6 @@ Result<HfFamily> hf_family_of(const ModelSpec& m) {
                  "models of family gpt or llama with the family's norm and activation can be "
                  "exported");
   };
-  if (m.moe.experts > 0) return refused("experts (model.moe.experts)");
   const auto wanted_norm = gpt ? Norm::kLayerNorm : Norm::kRmsNorm;
   if (m.norm != wanted_norm)
     return refused(gpt ? "RMSNorm (model.norm)" : "LayerNorm (model.norm)");
@@ -232,6 +285,7 @@ Result<ModelSpec> parse_hf_config(std::string_view text, const std::string& file
     members.require_absent("quantization_config");
     if (type == "gpt2") return gpt2_model(members);
     if (type == "llama") return llama_model(object, members);
+    if (type == "mixtral") return mixtral_model(object, members);
     return members.not_built("model_type");
   } catch (const Error& error) {
     return error;
@@ -256,23 +310,33 @@ std::string hf_config_text(const ModelSpec& m, HfFamily family, DType dtype,
                    {"scale_attn_weights", true}});
     return config.dump(2) + "\n";
   }
-  auto config = common_members(m, "LlamaForCausalLM", "llama", dtype, end_of_text);
+  const bool mixtral = family == HfFamily::kMixtral;
+  auto config = common_members(m, mixtral ? "MixtralForCausalLM" : "LlamaForCausalLM",
+                               mixtral ? "mixtral" : "llama", dtype, end_of_text);
   config.update({{"max_position_embeddings", m.seq_len},
                  {"hidden_size", m.hidden},
                  {"num_hidden_layers", m.layers},
                  {"num_attention_heads", m.heads},
                  {"num_key_value_heads", m.kv_heads},
                  {"head_dim", m.head_dim},
-                 {"intermediate_size", m.ffn},
+                 {"intermediate_size", mixtral ? m.moe.ffn : m.ffn},
                  {"hidden_act", "silu"},
                  {"rms_norm_eps", m.norm_eps},
-                 {"attention_bias", m.bias},
-                 {"mlp_bias", m.bias},
                  {"attention_dropout", 0.0},
                  // Transformers 4 reads the first two, 5 the third.
                  {"rope_theta", m.rope_theta},
                  {"rope_scaling", nullptr},
                  {"rope_parameters", {{"rope_theta", m.rope_theta}, {"rope_type", "default"}}}});
+  if (mixtral) {
+    config.update({{"num_local_experts", m.moe.experts},
+                   {"num_experts_per_tok", m.moe.top_k},
+                   {"router_aux_loss_coef", m.moe.aux_coef},
+                   {"router_jitter_noise", m.moe.jitter},
+                   {"output_router_logits", false},
+                   {"sliding_window", nullptr}});
+  } else {
+    config.update({{"attention_bias", m.bias}, {"mlp_bias", m.bias}});
+  }
   return config.dump(2) + "\n";
 }
 

@@ -202,7 +202,7 @@ std::string export_hf(const Fs& fs, const std::string& checkpoint, const std::st
                   hf_config_text(run.model, family, options.dtype, tokenizer.end_of_text));
   folder.finish();
   return fmt::format("exported {} (step {}) as {}, {} parameters in {}\n{}\nfolder {}\n", from,
-                     step, family == HfFamily::kGpt2 ? "GPT-2" : "Llama", format_count(parameters),
+                     step, hf_family_name(family), format_count(parameters),
                      dtype_name(options.dtype), tokenizer.note, folder.path());
 }
 

@@ -193,7 +193,7 @@ std::vector<OfflineTensor> state_of(const ModelSpec& model) {
   std::vector<OfflineTensor> state;
   for (const auto& p : parameters_of(model_layers(model, GridShape(), HeadLayout::kReduceLogits))) {
     for (const char* kind : {kKindMaster, kKindExpAvg, kKindExpAvgSq}) {
-      state.push_back({{p.name, kind, DType::kF32, TensorClass::kDense, p.layout.shape}, p.layout});
+      state.push_back({{p.name, kind, DType::kF32, tensor_class(p), p.layout.shape}, p.layout});
     }
   }
   return state;

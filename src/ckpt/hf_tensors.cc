@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
 
 #include "base/check.h"
 #include "policy/model_layers.h"
@@ -76,6 +78,18 @@ class Gpt2Tensors {
   std::vector<HfTensor> tensors_;
 };
 
+std::string mixtral_name(std::string name) {
+  const std::pair<std::string_view, std::string_view> names[] = {{".mlp.", ".block_sparse_moe."},
+                                                                 {".gate_proj.", ".w1."},
+                                                                 {".down_proj.", ".w2."},
+                                                                 {".up_proj.", ".w3."}};
+  for (const auto& [ours, theirs] : names) {
+    const auto at = name.find(ours);
+    if (at != std::string::npos) name.replace(at, ours.size(), theirs);
+  }
+  return name;
+}
+
 /// One part of a tensor in both forms: ours [out, in], row-major, and where its elements lie in the
 /// whole.
 struct Place {
@@ -133,10 +147,12 @@ void check_sizes(const HfTensor& t, std::size_t part, std::size_t whole, std::si
 
 std::vector<HfTensor> hf_tensors(const ModelSpec& model, HfFamily family) {
   if (family == HfFamily::kGpt2) return Gpt2Tensors(model).take();
-  // Our names are Llama's.
+  // Our names are Llama's, and Mixtral's but for its experts.
   std::vector<HfTensor> tensors;
   for (const auto& p : parameters_of(model_layers(model, GridShape(), HeadLayout::kReduceLogits))) {
-    tensors.push_back({p.name, p.layout.shape, {p.name}, p.layout.shape});
+    const bool renamed = family == HfFamily::kMixtral;
+    tensors.push_back(
+        {renamed ? mixtral_name(p.name) : p.name, p.layout.shape, {p.name}, p.layout.shape});
   }
   return tensors;
 }
@@ -166,7 +182,7 @@ std::string bare_hf_name(const std::string& name, HfFamily family) {
 
 bool is_ignored_hf_tensor(const std::string& bare_name, const ModelSpec& model, HfFamily family) {
   if (bare_name == "lm_head.weight") return model.tie_embeddings;
-  if (family == HfFamily::kLlama) return bare_name.ends_with("rotary_emb.inv_freq");
+  if (family != HfFamily::kGpt2) return bare_name.ends_with("rotary_emb.inv_freq");
   return bare_name.ends_with(".attn.bias") || bare_name.ends_with(".attn.masked_bias");
 }
 

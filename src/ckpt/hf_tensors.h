@@ -15,7 +15,7 @@ namespace fourfold {
 /// A tensor of a Hugging Face folder and the parameters that it is made of. All parts have the same
 /// shape.
 struct HfTensor {
-  std::string name;  ///< As GPT2LMHeadModel and LlamaForCausalLM save it.
+  std::string name;  ///< As GPT2LMHeadModel, LlamaForCausalLM and MixtralForCausalLM save it.
   std::vector<std::int64_t> shape;
   std::vector<std::string> parts;  ///< Ours: one, or q, k, v side by side.
   std::vector<std::int64_t> part_shape;

@@ -1,6 +1,6 @@
 """Model folders against the transformers package: random-weight models imported, trained, exported.
 
-usage: hf_interop_test.py PROGRAM LOGITS_TOOL gpt2|llama
+usage: hf_interop_test.py PROGRAM LOGITS_TOOL gpt2|llama|mixtral
 Exit code 77: the package is not installed, with the reason printed.
 """
 
@@ -71,6 +71,15 @@ def configs(family):
     llama = {"vocab_size": VOCAB, "max_position_embeddings": LENGTH, "hidden_size": 48,
              "intermediate_size": 67, "num_hidden_layers": 2, "num_attention_heads": 6,
              "num_key_value_heads": 3}
+    if family == "mixtral":
+        # Products of experts in transformers take rows of multiples of 16 bytes.
+        mixtral = {**llama, "intermediate_size": 72, "num_local_experts": 5,
+                   "num_experts_per_tok": 2}
+        yield "experts", transformers.MixtralConfig(**mixtral), {"x": 3, "z": 2, "expert": 2}
+        yield "wide", transformers.MixtralConfig(
+            **{**mixtral, "num_experts_per_tok": 3}, **rope(5000.0), head_dim=10,
+            tie_word_embeddings=True, rms_norm_eps=1e-3), {"y": 2, "data": 2, "expert": 2}
+        return
     yield "grouped", transformers.LlamaConfig(**llama), {"x": 3, "z": 2}
     yield "biased", transformers.LlamaConfig(
         **llama, **rope(5000.0), head_dim=10, attention_bias=True, mlp_bias=True,

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "spec/counts.h"
 #include "spec/presets.h"
 
 namespace fourfold {
@@ -105,7 +106,7 @@ TEST(HfConfig, RefusesWhatWouldChangeTheOutput) {
 }
 
 TEST(HfConfig, RefusesOtherFamilies) {
-  for (const std::string type : {"mixtral", "qwen3_moe", "olmoe", "mistral"}) {
+  for (const std::string type : {"qwen3_moe", "olmoe", "mistral"}) {
     EXPECT_THAT(error_of("{\"model_type\": \"" + type + "\"}"),
                 HasSubstr("model_type = \"" + type + "\" is not built yet"));
   }
@@ -132,6 +133,44 @@ TEST(HfConfig, RefusesWhatIsDamaged) {
               HasSubstr("rope_scaling is not built yet"));
 }
 
+TEST(HfConfig, MixtralHasDefaultsAndLimitsOfItsOwn) {
+  const ModelSpec model = parse_hf_config(R"({"model_type": "mixtral"})", "config.json").value();
+  EXPECT_EQ(model.moe.experts, 8);
+  EXPECT_EQ(model.moe.top_k, 2);
+  EXPECT_EQ(model.moe.ffn, 14336);
+  EXPECT_EQ(model.kv_heads, 8);
+  EXPECT_EQ(model.rope_theta, 1e6);
+  EXPECT_EQ(count_parameters(model).total(), 46'702'792'704);  // "8x7B".
+  EXPECT_THAT(error_of(R"({"model_type": "mixtral", "sliding_window": 4096})"),
+              HasSubstr("sliding_window"));
+  EXPECT_THAT(error_of(R"({"model_type": "mixtral", "num_experts_per_tok": 9})"),
+              HasSubstr("is more than num_local_experts 8"));
+}
+
+TEST(HfConfig, ExpertsThatMixtralDoesNotHave) {
+  const auto refused = [](auto change) {
+    ModelSpec model = *find_preset("mixtral-small");
+    change(model);
+    const auto family = hf_family_of(model);
+    return family.ok() ? "accepted" : std::string(family.error().what());
+  };
+  EXPECT_EQ(refused([](ModelSpec&) {}), "accepted");
+  EXPECT_THAT(refused([](ModelSpec& m) { m.position = Position::kLearned; }),
+              HasSubstr("model.position"));
+  EXPECT_THAT(refused([](ModelSpec& m) { m.bias = true; }), HasSubstr("model.bias"));
+  EXPECT_THAT(refused([](ModelSpec& m) { m.norm = Norm::kLayerNorm; }), HasSubstr("model.norm"));
+  EXPECT_THAT(refused([](ModelSpec& m) { m.activation = Activation::kGelu; }),
+              HasSubstr("model.activation"));
+  EXPECT_THAT(refused([](ModelSpec& m) { m.moe.every = 2; }), HasSubstr("moe.every"));
+  EXPECT_THAT(refused([](ModelSpec& m) { m.moe.first_dense = 1; }), HasSubstr("first_dense"));
+  EXPECT_THAT(refused([](ModelSpec& m) { m.moe.shared_experts = 1; }), HasSubstr("shared_experts"));
+  EXPECT_THAT(refused([](ModelSpec& m) { m.moe.score = RouterScore::kSigmoid; }),
+              HasSubstr("moe.score"));
+  EXPECT_THAT(refused([](ModelSpec& m) { m.moe.renormalise = false; }), HasSubstr("renormalise"));
+  EXPECT_THAT(refused([](ModelSpec& m) { m.moe.balance = Balance::kLossFree; }),
+              HasSubstr("moe.balance"));
+}
+
 TEST(HfConfig, AModelThatNoFamilyHas) {
   const auto refused = [](const ModelSpec& model) {
     const auto family = hf_family_of(model);
@@ -149,8 +188,6 @@ TEST(HfConfig, AModelThatNoFamilyHas) {
   model = *find_preset("gpt-tiny");
   model.activation = Activation::kSwiGlu;
   EXPECT_THAT(refused(model), HasSubstr("model.activation"));
-  model = *find_preset("gpt-moe-tiny");
-  EXPECT_THAT(refused(model), HasSubstr("no experts (model.moe.experts)"));
   model = *find_preset("llama-tiny");
   model.norm = Norm::kLayerNorm;
   EXPECT_THAT(refused(model), HasSubstr("model.norm"));

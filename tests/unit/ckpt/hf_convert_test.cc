@@ -252,7 +252,7 @@ TEST_F(HfConvertTest, RefusesWeightsThatAreNotOfTheConfig) {
               HasSubstr("transformer.h.2.ln_1.weight is missing"));
   EXPECT_THAT(with("\"n_layer\": 2", "\"n_layer\": 1"),
               HasSubstr("transformer.h.1.attn.c_attn.bias has no place"));
-  EXPECT_THAT(with("\"gpt2\"", "\"mixtral\""), HasSubstr("is not built yet"));
+  EXPECT_THAT(with("\"gpt2\"", "\"mistral\""), HasSubstr("is not built yet"));
   EXPECT_THAT(with("{", "{\"tie_word_embeddings\": false, "),
               HasSubstr("lm_head.weight is missing"));
   write_text_file(in() + "/config.json", kGpt2);
