@@ -126,6 +126,38 @@ TEST_F(Memory, PeakWithExpertsIsPredicted) {
   }
 }
 
+/// All tokens go to the experts of one of two ranks: neither holds more than is said of the worst.
+TEST_F(Memory, TheWorstLoadStaysWithinWhatIsSaid) {
+  RunSpec run = testing::run_of(with_experts(middle("llama")), 8);
+  run.parallel.grid = GridShape(1, 1, 2, 1);
+  run.parallel.expert = 2;
+  run.train.micro_batch = 4;
+  run.model.moe.balance = Balance::kLossFree;
+  run.model.moe.bias_rate = 0;
+  std::int64_t peak = 0;
+  const std::int64_t before = allocator_stats().in_use;
+  run_thread_ranks(2, {}, [&](Communicator& world) {
+    set_intra_op_threads(1);
+    RankModel model(run, world);
+    std::vector<RouterMemory> memory = model.routers().memory();
+    for (RouterMemory& router : memory) router.bias[0] = router.bias[1] = 10;  // Of rank 0.
+    model.routers().set_memory(std::move(memory));
+    model.train_step(0, 0, fill);
+    EXPECT_EQ(model.routers().tally()[0].tokens[0], 8 * 128);
+    world.barrier().wait_host();
+    if (world.rank() == 0) reset_allocator_peak();
+    world.barrier().wait_host();
+    model.train_step(1, run.train.global_batch, fill);
+    world.barrier().wait_host();
+    if (world.rank() == 0) peak = allocator_stats().peak_in_use - before;
+  });
+  const std::int64_t worst = predict_memory(run, {}, ExpertLoad::kWorst).peak().total();
+  const std::int64_t even = predict_memory(run, {0, 0, 1, 0}).peak().total();
+  // The other rank, whose experts get nothing, holds less than with an even load.
+  EXPECT_LT(peak, worst + even);
+  EXPECT_GT(peak, worst);
+}
+
 /// Two ranks hold the same and go in step, so each holds half of what the process does.
 TEST_F(Memory, PeakOverZIsPredicted) {
   for (const int cached : {0, 2}) {
