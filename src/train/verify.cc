@@ -124,6 +124,7 @@ class References {
   const VerifyReference& of(const VerifyCase& c) {
     const auto [at, is_new] = made_.try_emplace(c.reference_key());
     if (is_new) {
+      set_intra_op_threads(1);  // Whatever ran before: bits depend on it.
       at->second = make_reference(c.run, kSteps, samples_, c.reference_accumulation());
     }
     return at->second;
@@ -163,7 +164,6 @@ std::vector<VerifyCase> possible_cases(const RunSpec& run, const Launch& launch,
 int verify_command(const VerifyOptions& options) {
   const RunSpec run = load_run(options.file, options.overrides).value();
   const Launch launch = find_launch(run.comm);
-  set_intra_op_threads(1);
   const SampleReader samples = random_samples(run);
   References references(samples);
   const VerifyTolerance tolerance = verify_tolerance(run.train.precision);
