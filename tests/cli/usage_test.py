@@ -13,8 +13,8 @@ import harness
 from harness import ROOT, USAGE, Case
 
 COMMANDS = ["train", "verify", "generate", "data tokenizer", "data prepare", "data show", "ckpt ls",
-            "ckpt show", "ckpt verify", "ckpt diff", "ckpt reshard", "ckpt import", "ckpt export",
-            "ckpt plan", "version"]
+            "ckpt show", "ckpt verify", "ckpt diff", "ckpt reshard", "ckpt upcycle", "ckpt import",
+            "ckpt export", "ckpt plan", "version"]
 
 
 class Help(Case):
