@@ -116,7 +116,7 @@ class Convert(Case):
     def test_models_that_cannot_be_imported(self):
         folder = self.folder / "hf"
         folder.mkdir()
-        for change, cause in (({"model_type": "mixtral"}, "model_type = \"mixtral\" is not built"),
+        for change, cause in (({"model_type": "mistral"}, "model_type = \"mistral\" is not built"),
                               ({"activation_function": "relu"}, "activation_function = \"relu\""),
                               ({"n_head": 5}, "n_head 5 does not divide n_embd 12"),
                               ({}, "neither model.safetensors nor")):
