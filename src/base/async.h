@@ -145,22 +145,25 @@ T run_to_end(Async<T> call) {
   return run.take();
 }
 
+/// Gives each that has not ended its turn; whether some still have not. Throws what one threw.
+template <class T>
+bool one_turn(std::deque<AsyncRun<T>>& runs) {
+  bool going = false;
+  for (AsyncRun<T>& run : runs) {
+    if (run.done()) continue;
+    run.resume();
+    run.rethrow();
+    going = going || !run.done();
+  }
+  return going;
+}
+
 /// Runs calls to their ends in turn inside of another: when each has had its turn, that one gives
 /// its own away. An error ends the others where they stand.
 inline Async<void> all_in_turn(std::vector<Async<void>> calls) {
   std::deque<AsyncRun<void>> runs;
   for (Async<void>& call : calls) runs.emplace_back(std::move(call));
-  for (;;) {
-    bool going = false;
-    for (AsyncRun<void>& run : runs) {
-      if (run.done()) continue;
-      run.resume();
-      run.rethrow();
-      going = going || !run.done();
-    }
-    if (!going) co_return;
-    co_await StandStill([] {});
-  }
+  while (one_turn(runs)) co_await StandStill([] {});
 }
 
 /// Runs calls to their ends in turn: each goes on until it stands still, then the next does. The
@@ -169,14 +172,7 @@ template <class T>
 std::vector<T> run_in_turn(std::vector<Async<T>> calls) {
   std::deque<AsyncRun<T>> runs;
   for (Async<T>& call : calls) runs.emplace_back(std::move(call));
-  for (bool going = true; going;) {
-    going = false;
-    for (AsyncRun<T>& run : runs) {
-      if (run.done()) continue;
-      run.resume();
-      run.rethrow();
-      going = going || !run.done();
-    }
+  while (one_turn(runs)) {
   }
   std::vector<T> results;
   for (AsyncRun<T>& run : runs) results.push_back(run.take());

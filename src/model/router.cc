@@ -115,10 +115,12 @@ std::vector<float> Router::choice_bias(const MicroBatch& batch) const {
 
 void Router::choose_here(const MicroBatch& batch, Saved& saved) const {
   const std::vector<float> bias = choice_bias(batch);
-  std::vector<float> margin(static_cast<std::size_t>(batch.rows()));
+  const bool records = batch.routing.recorded != nullptr;
+  std::vector<float> margin(records ? static_cast<std::size_t>(batch.rows()) : 0);
   kernels::choose_experts(elements<float>(saved.scores), bias.empty() ? nullptr : bias.data(),
-                          batch.rows(), experts(), spec_.top_k, saved.chosen.data(), margin.data());
-  if (batch.routing.recorded) record(batch, saved, margin);
+                          batch.rows(), experts(), spec_.top_k, saved.chosen.data(),
+                          records ? margin.data() : nullptr);
+  if (records) record(batch, saved, margin);
   overrule(batch, saved);
 }
 
@@ -157,13 +159,16 @@ Async<void> Router::limit_to_capacity(const MicroBatch& batch, Saved& saved) con
   if (spec_.capacity_factor == 0 || !batch.targets.defined()) co_return;
   if (spec_.balance_scope == BalanceScope::kSequence) {
     const std::int64_t most = expert_capacity(spec_, batch.seq);
-    std::vector<float> scores(saved.chosen.size());
-    kernels::combine_weights(elements<float>(saved.scores), saved.chosen.data(), batch.rows(),
-                             experts(), spec_.top_k, /*renormalise=*/false, scores.data());
+    const bool by_score = spec_.drop_order == DropOrder::kScore;
+    std::vector<float> scores(by_score ? saved.chosen.size() : 0);
+    if (by_score) {
+      kernels::combine_weights(elements<float>(saved.scores), saved.chosen.data(), batch.rows(),
+                               experts(), spec_.top_k, /*renormalise=*/false, scores.data());
+    }
     for (std::size_t i = 0; i < batch.samples.size(); ++i) {
       const std::size_t width = static_cast<std::size_t>(batch.seq * spec_.top_k);
       const std::span<std::int32_t> taken = std::span(saved.taken).subspan(i * width, width);
-      if (spec_.drop_order == DropOrder::kScore) {
+      if (by_score) {
         drop_lowest(taken, scores.data() + i * width, experts(), most);
       } else {
         std::vector<std::int64_t> before(static_cast<std::size_t>(experts()));
