@@ -47,6 +47,13 @@ std::vector<CheckpointId> Catalog::candidates() const {
   return order;
 }
 
+std::optional<CheckpointId> Catalog::newest_committed() const {
+  for (const CheckpointId& id : candidates()) {
+    if (std::ranges::binary_search(complete, id)) return id;
+  }
+  return std::nullopt;
+}
+
 Catalog read_catalog(const Fs& fs, const std::string& dir) {
   Catalog catalog;
   sort_names(fs, dir, catalog);

@@ -33,6 +33,9 @@ struct Catalog {
   }
   /// In the order in which they are to be tried: what CURRENT names, then the others, newest first.
   std::vector<CheckpointId> candidates() const;
+  /// The first of the candidates that is there: where a run goes on from. It is older than the
+  /// newest complete one where a commit stopped short of CURRENT.
+  std::optional<CheckpointId> newest_committed() const;
 };
 
 Catalog read_catalog(const Fs& fs, const std::string& dir);

@@ -105,13 +105,12 @@ bool goes_on(const Fs& fs, const std::string& dir, const Copy& copy, std::int64_
   const Catalog catalog = read_catalog(fs, dir);
   if (!catalog.has_history()) return copy.origin.base.empty() && committed == kNone;
   // Somebody may have taken the run back to before what was on the disk.
-  if (catalog.complete.empty()) return false;
-  const CheckpointId newest = catalog.complete.back();
-  if (newest.step.value >= copy.step() || newest.step.value < committed) return false;
-  const auto manifest = read_manifest(fs, join_path(dir, newest.folder()));
+  const auto newest = catalog.newest_committed();
+  if (!newest || newest->step.value >= copy.step() || newest->step.value < committed) return false;
+  const auto manifest = read_manifest(fs, join_path(dir, newest->folder()));
   if (!manifest) return false;
   return manifest.value().meta.session == copy.origin.session ||
-         timeline_name(newest, manifest.value().meta) == copy.origin.base;
+         timeline_name(*newest, manifest.value().meta) == copy.origin.base;
 }
 
 /// Reads a copy, and finds it to be what was copied.

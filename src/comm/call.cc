@@ -131,11 +131,13 @@ Error timeout_error(const Call& call, std::string_view group, const std::vector<
                   rank_list(missing)));
 }
 
-Error aborted_error(const Call& call, std::string_view group, int failed,
-                    const std::string& reason) {
+Error aborted_error(const Call& call, std::string_view group, int failed, const std::string& reason,
+                    const std::vector<int>& missing) {
   const std::string who = failed < 0 ? "a rank" : fmt::format("rank {}", failed);
+  const std::string here =
+      missing.empty() ? "" : fmt::format("; {} had not arrived here", rank_list(missing));
   return Error(ErrorKind::kCommunication,
-               fmt::format("{}: {} failed first: {}", describe(call, group), who, reason),
+               fmt::format("{}: {} failed first: {}{}", describe(call, group), who, reason, here),
                fmt::format("the cause is in the log of {}", who));
 }
 

@@ -59,9 +59,10 @@ Error timeout_error(const Call& call, std::string_view group, const std::vector<
                     double seconds);
 
 /// The Error of a rank that waits for, or would wait for, a group that rank `failed` has ended;
-/// failed is -1 where it is not known.
-Error aborted_error(const Call& call, std::string_view group, int failed,
-                    const std::string& reason);
+/// failed is -1 where it is not known. `missing` are the world ranks that it waited for: the rank
+/// that failed may have waited for this one, and they are then the cause.
+Error aborted_error(const Call& call, std::string_view group, int failed, const std::string& reason,
+                    const std::vector<int>& missing);
 
 /// "rank 3", "ranks 1, 4 and 5".
 std::string rank_list(const std::vector<int>& ranks);

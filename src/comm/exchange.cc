@@ -75,7 +75,7 @@ void Exchange::receive(int from, void* data, std::int64_t bytes) {
 
 void Exchange::run() {
   try {
-    world_.throw_if_failed(call_, group_);
+    if (world_.failed()) throw world_.failure(call_, group_, /*missing=*/{});
     left_ = messages_.size();
     for (Message& m : messages_) start(m);
     wait_all(deadline_after(world_.options().timeout_seconds));
@@ -165,22 +165,24 @@ void Exchange::wait_all(Deadline deadline) {
     if (moved) {
       backoff.reset();
     } else if (backoff.pause()) {
-      world_.throw_if_failed(call_, group_);
-      if (std::chrono::steady_clock::now() >= deadline) throw timed_out();
+      if (world_.failed()) throw world_.failure(call_, group_, missing());
+      if (std::chrono::steady_clock::now() >= deadline) {
+        throw timeout_error(call_, group_, missing(), world_.options().timeout_seconds);
+      }
     }
   }
 }
 
-Error Exchange::timed_out() const {
-  std::vector<int> missing;
+std::vector<int> Exchange::missing() const {
+  std::vector<int> ranks;
   for (const Message& m : messages_) {
-    if (m.incoming && !m.head_here) missing.push_back(m.peer);
+    if (m.incoming && !m.head_here) ranks.push_back(m.peer);
   }
   for (const Message& m : messages_) {  // They arrived, but do not move their data.
-    if (!m.done && missing.empty()) missing.push_back(m.peer);
+    if (!m.done && ranks.empty()) ranks.push_back(m.peer);
   }
-  std::ranges::sort(missing);
-  return timeout_error(call_, group_, missing, world_.options().timeout_seconds);
+  std::ranges::sort(ranks);
+  return ranks;
 }
 
 void Exchange::give_up() noexcept {

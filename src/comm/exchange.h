@@ -48,7 +48,8 @@ class Exchange {
   /// Looks at an incoming header of `bytes` with what came behind it, and goes on to the data.
   void take_head(Message& message, std::int64_t bytes);
   void wait_all(Deadline deadline);
-  Error timed_out() const;
+  /// The world ranks that this one waits for, ascending.
+  std::vector<int> missing() const;
   void give_up() noexcept;
 
   MessageWorld& world_;

@@ -43,14 +43,17 @@ void MessageWorld::fail(int rank, const std::string& reason, bool tell) noexcept
   if (tell) transport_->send_notice(reason);
 }
 
-void MessageWorld::throw_if_failed(const Call& call, const std::string& group) {
-  if (!failed_.load()) {
-    const std::optional<Transport::Notice> notice = transport_->take_notice();
-    if (!notice) return;
-    fail(notice->rank, notice->reason, false);
-  }
+bool MessageWorld::failed() {
+  if (failed_.load()) return true;
+  const std::optional<Transport::Notice> notice = transport_->take_notice();
+  if (notice) fail(notice->rank, notice->reason, false);
+  return notice.has_value();
+}
+
+Error MessageWorld::failure(const Call& call, const std::string& group,
+                            const std::vector<int>& missing) {
   const std::lock_guard lock(mutex_);
-  throw aborted_error(call, group, failed_rank_, reason_);
+  return aborted_error(call, group, failed_rank_, reason_, missing);
 }
 
 void MessageWorld::bury(Memory&& memory) noexcept {

@@ -32,9 +32,10 @@ class MessageWorld {
 
   /// Records the first failure and tells the other ranks, unless it came from them.
   void fail(int rank, const std::string& reason, bool tell) noexcept;
-  /// Throws the failure, of this rank or a peer that has told, as one of `call`.
-  void throw_if_failed(const Call& call, const std::string& group);
-  bool failed() const { return failed_.load(); }
+  /// Whether this rank has failed, or a peer that has told.
+  bool failed();
+  /// That failure, as one of `call`, for which the world ranks `missing` had not arrived.
+  Error failure(const Call& call, const std::string& group, const std::vector<int>& missing);
   /// Keeps memory that abandoned messages may still use. Takes list nodes, so that it cannot fail
   /// where memory is short.
   using Memory = std::list<std::vector<std::byte>>;

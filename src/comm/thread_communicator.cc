@@ -79,7 +79,7 @@ void ThreadCommunicator::execute(const Call& call) {
   // Ranks that disagree all find so, and leave together: the group stays usable.
   if (odd || !travels_inline(call)) {
     leave(lane);
-    if (!failure && lane.broken.load()) throw hub_->failure(call, *group_);
+    if (!failure && lane.broken.load()) throw hub_->failure(call, *group_, {});
   }
   if (failure) std::rethrow_exception(failure);
 }
@@ -97,8 +97,9 @@ void ThreadCommunicator::arrive(const Call& call) {
   const std::uint32_t ticket = lane.arrive.ticket();
   const Gate::Outcome outcome = lane.arrive.pass(mine.arrive_spins, deadline_after(seconds));
   if (outcome == Gate::Outcome::kPassed) return;
-  if (outcome == Gate::Outcome::kClosed) throw hub_->failure(call, *group_);
-  const Error error = timeout_error(call, name(), group_->missing(call.lane, call.seq), seconds);
+  const std::vector<int> missing = group_->missing(call.lane, call.seq);
+  if (outcome == Gate::Outcome::kClosed) throw hub_->failure(call, *group_, missing);
+  const Error error = timeout_error(call, name(), missing, seconds);
   // Closing decides against a last rank that arrives now: either it opened the gate before, and
   // this operation takes place, or nobody touches this rank's buffers any more.
   hub_->abort(context()->world_rank, error.what());

@@ -65,9 +65,9 @@ void ThreadGroup::send(int rank, const Call& call) {
 }
 
 void ThreadGroup::throw_unmet(const Call& call, int rank, bool closed) {
-  if (closed) throw hub_.failure(call, *this);
-  const Error error = timeout_error(call, name_, {members_[static_cast<std::size_t>(call.root)]},
-                                    hub_.options().timeout_seconds);
+  const std::vector<int> missing = {members_[static_cast<std::size_t>(call.root)]};
+  if (closed) throw hub_.failure(call, *this, missing);
+  const Error error = timeout_error(call, name_, missing, hub_.options().timeout_seconds);
   hub_.abort(members_[static_cast<std::size_t>(rank)], error.what());
   throw error;
 }
@@ -156,9 +156,10 @@ void ThreadHub::finish(int rank) noexcept {
   }
 }
 
-Error ThreadHub::failure(const Call& call, const ThreadGroup& group) {
+Error ThreadHub::failure(const Call& call, const ThreadGroup& group,
+                         const std::vector<int>& missing) {
   const std::lock_guard lock(mutex_);
-  if (failed_) return aborted_error(call, group.name(), failed_rank_, reason_);
+  if (failed_) return aborted_error(call, group.name(), failed_rank_, reason_, missing);
   std::vector<int> gone;
   for (const int r : group.members()) {
     if (finished_[static_cast<std::size_t>(r)]) gone.push_back(r);

@@ -100,8 +100,8 @@ class ThreadHub {
   void abort(int rank, const std::string& reason) noexcept;
   /// Closes the groups of a rank that has ended.
   void finish(int rank) noexcept;
-  /// The Error of a rank that finds its group closed.
-  Error failure(const Call& call, const ThreadGroup& group);
+  /// The Error of a rank that finds its group closed, with the world ranks that it waited for.
+  Error failure(const Call& call, const ThreadGroup& group, const std::vector<int>& missing);
 
  private:
   using Key = std::pair<std::vector<int>, std::string>;

@@ -161,7 +161,7 @@ class Faults(Case):
         else:
             self.assertEqual(COMMUNICATION, ended.code, ended.shown)
             rank = fault.split("/")[1]
-            self.assertRegex(ended.text, rf"error: .*\brank {rank}\b", ended.shown)
+            self.assertRegex(ended.text, rf"error: .*\branks? (\d+(,| and) )*{rank}\b", ended.shown)
             self.assertTrue(list(run.glob("incidents/rank-*.txt")), ended.shown)
         end_processes_of(run)
         if current(run):

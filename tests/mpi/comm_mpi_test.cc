@@ -82,6 +82,15 @@ TEST_F(Mpi, TimeOutNamesTheMissingRank) {
   EXPECT_LT(outcome.seconds, 20);
 }
 
+TEST_F(Mpi, WhoHearsOfAFailureSaysForWhomItWaited) {
+  const Outcome outcome = mpirun(3, "chain");
+  EXPECT_EQ(outcome.exit_code, 4);
+  EXPECT_THAT(
+      outcome.output,
+      ContainsRegex("over y .*: rank 0 failed first: all_reduce #0 over x .*: rank 2 did not "
+                    "arrive within 1 s; rank 1 had not arrived here"));
+}
+
 TEST_F(Mpi, AStoppedPeerIsReportedInTime) {
   const Outcome outcome = mpirun(3, "stopped");
   EXPECT_EQ(outcome.exit_code, 4) << outcome.output;

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -73,6 +74,14 @@ void stopped(Communicator& world) {
   for (;;) world.all_reduce(buffer, ReduceOp::kSum).wait_host();
 }
 
+/// Rank 2 waits for rank 1, and rank 0, that has waited for longer, for rank 2.
+void chain(Communicator& world) {
+  if (world.rank() == 0) return reduce_some(*world.subgroup(std::array{0, 2}, "x"), 1000);
+  if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(30));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  reduce_some(*world.subgroup(std::array{1, 2}, "y"), 1000);
+}
+
 void throws(Communicator& world) {
   reduce_some(world, 1000);
   if (world.rank() == 2) throw Error(ErrorKind::kData, "the disk is full");
@@ -85,6 +94,7 @@ int run(std::string_view mode) {
                                   : mode == "sizes"    ? sizes
                                   : mode == "absent"   ? absent
                                   : mode == "stopped"  ? stopped
+                                  : mode == "chain"    ? chain
                                   : mode == "throws"   ? throws
                                                        : nullptr;
   if (action == nullptr) return 2;

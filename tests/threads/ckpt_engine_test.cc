@@ -10,6 +10,7 @@
 #include <iterator>
 #include <thread>
 
+#include "ckpt/catalog.h"
 #include "ckpt/engine.h"
 #include "ckpt/surviving_copies.h"
 #include "comm/thread_world.h"
@@ -306,6 +307,13 @@ TEST_F(EngineKilled, WhatWasOnlyInMemoryIsWrittenByTheNextStart) {
     EXPECT_NE(loaded->meta.session, "");
     EXPECT_EQ(loaded->meta.scalars, test_meta(20).scalars);
   });
+}
+
+TEST_F(EngineKilled, ACommitThatStoppedBeforeCurrentIsMadeAnewFromTheCopies) {
+  EXPECT_EQ(next_start(), "step-00000020");
+  set_current(fs_, dir_, {Step(10), 0});
+  EXPECT_EQ(next_start(), "step-00000020.1");
+  EXPECT_EQ(read_catalog(fs_, dir_).current, (CheckpointId{Step(20), 1}));
 }
 
 TEST_F(EngineKilled, AnotherGridHasNoUseForTheCopies) {

@@ -145,6 +145,26 @@ TEST(TimeOut, NamesTheRanksThatDidNotArrive) {
   EXPECT_GE(by_itself, 1);
 }
 
+TEST(TimeOut, WhoHearsOfAFailureSaysForWhomItWaited) {
+  std::atomic<bool> over{false};
+  run_thread_ranks(3, {.timeout_seconds = 0.3}, [&](Communicator& world) {
+    // Rank 2 waits for rank 1, and rank 0, that has waited for longer, for rank 2.
+    if (world.rank() == 0) {
+      const auto group = world.subgroup(std::array{0, 2}, "x");
+      EXPECT_THAT(error_of([&] { reduce_some(*group, 9); }), HasSubstr("rank 2 did not arrive"));
+      return;
+    }
+    if (world.rank() == 1) return over.wait(false);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    const auto group = world.subgroup(std::array{1, 2}, "y");
+    EXPECT_THAT(
+        error_of([&] { reduce_some(*group, 9); }),
+        AllOf(HasSubstr("rank 0 failed first: "), HasSubstr("; rank 1 had not arrived here")));
+    over = true;
+    over.notify_all();
+  });
+}
+
 TEST(TimeOut, OfReceiveNamesTheSender) {
   std::atomic<bool> over{false};
   run_thread_ranks(2, {.timeout_seconds = 0.2}, [&](Communicator& world) {
