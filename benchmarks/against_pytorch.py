@@ -56,7 +56,7 @@ def write_data(prefix, vocab, tokens):
 
 def toml_of(spec, folder):
     keys = ["family", "layers", "hidden", "heads", "kv_heads", "ffn", "seq_len", "vocab"]
-    keys += ["tie_embeddings"] + [k for k in ["rope_theta", "norm_eps"] if k in spec]
+    keys += ["tie_embeddings"] + [k for k in ["rope_theta", "norm_eps", "qk_norm"] if k in spec]
     lines = ["[model]"] + [f"{k} = {json.dumps(spec[k])}" for k in keys] + ["dropout = 0.0"]
     if "moe" in spec:
         lines += ["[model.moe]"] + [f"{k} = {json.dumps(v)}" for k, v in spec["moe"].items()]

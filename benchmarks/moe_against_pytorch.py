@@ -38,7 +38,7 @@ MODELS = {
     ),
     "qwen3-moe-small": dict(
         family="llama", layers=12, hidden=512, heads=8, kv_heads=2, ffn=1536, vocab=32000,
-        seq_len=512, batch=2, rope_theta=1e6, norm_eps=1e-6,
+        seq_len=512, batch=2, rope_theta=1e6, norm_eps=1e-6, qk_norm="head",
         moe=dict(experts=32, top_k=4, ffn=192),
     ),
 }  # fmt: skip

@@ -25,6 +25,11 @@ class Attention(nn.Module):
         bias = spec["bias"]
         self.qkv = nn.Linear(hidden, (self.heads + 2 * self.kv_heads) * self.width, bias=bias)
         self.out = nn.Linear(hidden, hidden, bias=bias)
+        norm = spec.get("qk_norm", "none")
+        assert norm in ("none", "head"), norm
+        eps = spec.get("norm_eps", 1e-5)
+        self.q_norm = nn.RMSNorm(self.width, eps=eps) if norm == "head" else nn.Identity()
+        self.k_norm = nn.RMSNorm(self.width, eps=eps) if norm == "head" else nn.Identity()
         self.rotary = spec["position"] == "rotary"
         if self.rotary:
             steps = torch.arange(0, self.width, 2) / self.width
@@ -45,6 +50,7 @@ class Attention(nn.Module):
             part.view(batch, seq, -1, self.width).transpose(1, 2)
             for part in self.qkv(x).split(sizes, -1)
         )
+        q, k = self.q_norm(q), self.k_norm(k)
         if self.rotary:
             q, k = self.turn(q), self.turn(k)
         grouped = self.heads != self.kv_heads

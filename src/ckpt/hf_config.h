@@ -11,12 +11,11 @@
 
 namespace fourfold {
 
-// config.json of Hugging Face model folders: GPT-2 (GPT2LMHeadModel), Llama (LlamaForCausalLM) and
-// Mixtral (MixtralForCausalLM), as transformers versions 4 and 5 write them.
+// config.json of Hugging Face model folders, as transformers versions 4 and 5 write them.
 
-enum class HfFamily { kGpt2, kLlama, kMixtral };
+enum class HfFamily : std::uint8_t { kGpt2, kLlama, kQwen3, kMixtral, kQwen3Moe, kOlmoe };
 
-/// "GPT-2", "Llama", "Mixtral".
+/// "GPT-2", "Qwen3-MoE" and so on.
 const char* hf_family_name(HfFamily family);
 
 /// The family whose folder can hold a model; an Error (kData) that names the key of [model] that no
@@ -31,9 +30,9 @@ Result<HfFamily> hf_family_of(const ModelSpec& model);
 Result<ModelSpec> parse_hf_config(std::string_view text, const std::string& file);
 
 /// config.json of a model of `family` (hf_family_of) whose weights are stored as `dtype`, readable
-/// by transformers 4 and 5. `end_of_text`: the token after a document, if it is known. Llama's and
-/// Mixtral's have no place for fourfold's dropout, which does not change a trained model: it is
-/// left out.
+/// by transformers 4 and 5. `end_of_text`: the token after a document, if it is known. Families
+/// with rotary positions have no place for fourfold's dropout, which does not change a trained
+/// model: it is left out.
 std::string hf_config_text(const ModelSpec& model, HfFamily family, DType dtype,
                            std::optional<std::int32_t> end_of_text);
 

@@ -13,11 +13,9 @@
 #include "ckpt/hf_convert.h"
 #include "ckpt/hf_tensors.h"
 #include "ckpt/new_run.h"
-#include "ckpt/offline_writer.h"
 #include "formats/file_io.h"
 #include "formats/hf_weights.h"
 #include "formats/tokenizer_json.h"
-#include "policy/model_layers.h"
 #include "spec/counts.h"
 #include "spec/model_identity.h"
 #include "spec/run_config.h"
@@ -93,7 +91,7 @@ class Importer {
       const auto same = [&](const HfTensor& t) { return bare_hf_name(t.name, family) == bare; };
       if (std::none_of(tensors_.begin(), tensors_.end(), same)) {
         return refused(name + " has no place in the model of its config.json",
-                       "models with other parts than GPT-2's and Llama's are not built yet");
+                       "docs/cookbook.md says which models can be imported");
       }
     }
     return refused("holds other tensors than its config.json says", "");
@@ -177,28 +175,6 @@ RunSpec make_run(const NewRun& place, const ModelSpec& model, const std::string&
   return parse_run(resolved_toml(run), config_path + " as a run file", all).value();
 }
 
-CheckpointMeta meta_of(const RunSpec& run) {
-  CheckpointMeta meta;
-  meta.run_id = run.dir;
-  meta.model = model_name(run.model);
-  meta.model_hash = model_hash(run.model);
-  meta.zero = run.memory.zero;
-  meta.seed = run.seed;
-  meta.scalars = {{"updates", "0"}, {"tokens", "0"}};
-  meta.config_toml = resolved_toml(run);
-  return meta;
-}
-
-std::vector<OfflineTensor> state_of(const ModelSpec& model) {
-  std::vector<OfflineTensor> state;
-  for (const auto& p : parameters_of(model_layers(model, GridShape(), HeadLayout::kReduceLogits))) {
-    for (const char* kind : {kKindMaster, kKindExpAvg, kKindExpAvgSq}) {
-      state.push_back({{p.name, kind, DType::kF32, tensor_class(p), p.layout.shape}, p.layout});
-    }
-  }
-  return state;
-}
-
 /// Gives masters, and moments of zeros.
 TensorSource source_of(Importer& importer) {
   return [&importer](const ManifestTensor& tensor, std::vector<std::byte>& out) {
@@ -224,8 +200,8 @@ std::string import_hf(Fs& fs, const std::string& folder, const std::string& out,
   const HfFamily family = hf_family_of(run.model).value();
   Importer importer(folder, run.model, family);
 
-  const std::string checkpoint = write_offline(fs, place.checkpoints(), meta_of(run),
-                                               state_of(run.model), source_of(importer));
+  const std::string checkpoint = write_offline(fs, place.checkpoints(), new_run_meta(run),
+                                               new_run_state(run.model), source_of(importer));
   if (!tokenizer.text.empty()) {
     write_file_atomically(fs, join_path(place.dir, "tokenizer.json"), tokenizer.text);
   }

@@ -147,7 +147,7 @@ void check_sizes(const HfTensor& t, std::size_t part, std::size_t whole, std::si
 
 std::vector<HfTensor> hf_tensors(const ModelSpec& model, HfFamily family) {
   if (family == HfFamily::kGpt2) return Gpt2Tensors(model).take();
-  // Our names are Llama's, and Mixtral's but for its experts.
+  // Our names are Llama's, and the other families' but for Mixtral's experts.
   std::vector<HfTensor> tensors;
   for (const auto& p : parameters_of(model_layers(model, GridShape(), HeadLayout::kReduceLogits))) {
     const bool renamed = family == HfFamily::kMixtral;

@@ -15,7 +15,7 @@ namespace fourfold {
 /// A tensor of a Hugging Face folder and the parameters that it is made of. All parts have the same
 /// shape.
 struct HfTensor {
-  std::string name;  ///< As GPT2LMHeadModel, LlamaForCausalLM and MixtralForCausalLM save it.
+  std::string name;  ///< As the family's class in transformers saves it.
   std::vector<std::int64_t> shape;
   std::vector<std::string> parts;  ///< Ours: one, or q, k, v side by side.
   std::vector<std::int64_t> part_shape;
@@ -24,8 +24,8 @@ struct HfTensor {
   bool transposed = false;
 };
 
-/// The tensors that the folder of a model holds, in the order in which transformers lists them. A
-/// tied head has none.
+/// The tensors that the folder of a model holds, in the order of the forward pass. A tied head has
+/// none.
 std::vector<HfTensor> hf_tensors(const ModelSpec& model, HfFamily family);
 
 /// The f32 elements that a buffer of bytes holds.

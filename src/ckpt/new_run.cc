@@ -3,6 +3,9 @@
 #include <string_view>
 
 #include "ckpt/catalog.h"
+#include "policy/model_layers.h"
+#include "spec/model_identity.h"
+#include "spec/run_config.h"
 
 namespace fourfold {
 
@@ -18,6 +21,28 @@ NewRun new_run(const Fs& fs, std::string out) {
     throw Error(ErrorKind::kUsage, out + " is a run already", "choose another folder");
   }
   return run;
+}
+
+CheckpointMeta new_run_meta(const RunSpec& run) {
+  CheckpointMeta meta;
+  meta.run_id = run.dir;
+  meta.model = model_name(run.model);
+  meta.model_hash = model_hash(run.model);
+  meta.zero = run.memory.zero;
+  meta.seed = run.seed;
+  meta.scalars = {{"updates", "0"}, {"tokens", "0"}};
+  meta.config_toml = resolved_toml(run);
+  return meta;
+}
+
+std::vector<OfflineTensor> new_run_state(const ModelSpec& model) {
+  std::vector<OfflineTensor> state;
+  for (const auto& p : parameters_of(model_layers(model, GridShape(), HeadLayout::kReduceLogits))) {
+    for (const char* kind : {kKindMaster, kKindExpAvg, kKindExpAvgSq}) {
+      state.push_back({{p.name, kind, DType::kF32, tensor_class(p), p.layout.shape}, p.layout});
+    }
+  }
+  return state;
 }
 
 }  // namespace fourfold

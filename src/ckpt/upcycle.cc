@@ -2,9 +2,8 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <map>
 #include <numbers>
 #include <span>
 
@@ -13,7 +12,6 @@
 #include "ckpt/catalog.h"
 #include "ckpt/commands.h"
 #include "ckpt/new_run.h"
-#include "ckpt/offline_writer.h"
 #include "ckpt/tensor_reader.h"
 #include "policy/model_layers.h"
 #include "spec/model_identity.h"
@@ -72,19 +70,9 @@ class Upcycler {
  public:
   Upcycler(TensorReader& reader, const RunSpec& run)
       : reader_(reader), run_(run), parts_(run.model.ffn / run.model.moe.ffn) {
-    for (ParameterSpec& p : parameters_of(model_layers_of(run))) {
+    for (auto& p : parameters_of(model_layers(run.model, GridShape(), HeadLayout::kReduceLogits))) {
       parameters_[p.name] = std::move(p);
     }
-  }
-
-  std::vector<OfflineTensor> state() const {
-    std::vector<OfflineTensor> state;
-    for (const ParameterSpec& p : parameters_of(model_layers_of(run_))) {
-      for (const char* kind : {kKindMaster, kKindExpAvg, kKindExpAvgSq}) {
-        state.push_back({{p.name, kind, DType::kF32, tensor_class(p), p.layout.shape}, p.layout});
-      }
-    }
-    return state;
   }
 
   void read(const ManifestTensor& tensor, std::vector<std::byte>& out) {
@@ -145,20 +133,6 @@ class Upcycler {
   std::vector<std::byte> mlp_;
 };
 
-CheckpointMeta meta_of(const RunSpec& run) {
-  CheckpointMeta meta;
-  meta.run_id = run.dir;
-  meta.model = model_name(run.model);
-  meta.model_hash = model_hash(run.model);
-  meta.grid = run.parallel.grid;
-  meta.order = run.parallel.order;
-  meta.zero = run.memory.zero;
-  meta.seed = run.seed;
-  meta.scalars = {{"updates", "0"}, {"tokens", "0"}};
-  meta.config_toml = resolved_toml(run);
-  return meta;
-}
-
 }  // namespace
 
 std::string upcycle_checkpoint(Fs& fs, const std::string& checkpoint, const std::string& out,
@@ -174,7 +148,7 @@ std::string upcycle_checkpoint(Fs& fs, const std::string& checkpoint, const std:
   TensorReader reader(fs, std::move(found.folder), std::move(found.manifest));
   Upcycler upcycler(reader, run);
   const std::string written =
-      write_offline(fs, place.checkpoints(), meta_of(run), upcycler.state(),
+      write_offline(fs, place.checkpoints(), new_run_meta(run), new_run_state(run.model),
                     [&](const ManifestTensor& tensor, std::vector<std::byte>& data) {
                       upcycler.read(tensor, data);
                     });

@@ -83,9 +83,9 @@ Command import_command() {
   auto o = std::make_shared<CkptConvertOptions>();
   return {"ckpt import",
           "makes a run folder of a Hugging Face model folder",
-          "Takes config.json and safetensors of a GPT-2, Llama or Mixtral model (one file or "
-          "shards; F32, "
-          "BF16 or F16) and makes a checkpoint of step 0 with zero moments, and a run file that "
+          "Takes config.json and safetensors of a GPT-2, Llama, Qwen3, Mixtral, Qwen3-MoE or OLMoE "
+          "model (one file or shards; F32, BF16 or F16) and makes a checkpoint of step 0 with zero "
+          "moments, and a run file that "
           "trains from it or generates. Settings of the model that fourfold does not have are "
           "refused by name.",
           {

@@ -59,6 +59,15 @@ std::vector<ParameterSpec> norm_parameters(const NormSpec& spec) {
   return specs;
 }
 
+std::vector<ParameterSpec> qk_norm_parameters(const QkNormSpec& spec) {
+  std::vector<ParameterSpec> specs;
+  for (const LinearMember& m : {spec.q, spec.k}) {
+    specs.push_back(
+        vector_spec(m.name + ".weight", {{m.out}, {{{Axis::kX}, m.parts}}}, Init::Kind::kOnes));
+  }
+  return specs;
+}
+
 ParameterSpec token_table_spec(const EmbeddingSpec& spec) {
   return table_spec(spec.name, {{spec.vocab, spec.hidden}, {{{Axis::kX}, 0}, {{Axis::kY}, 0}}},
                     spec.init_std);

@@ -54,6 +54,14 @@ struct NormSpec {
   float eps = 1e-5f;
 };
 
+/// RMSNorm of attention's queries and keys, whose heads are split over x: of each head by itself,
+/// or of all heads of a row together.
+struct QkNormSpec {
+  LinearMember q, k;  ///< Gains: head_dim of one part, or as the projections' outputs.
+  bool whole = false;
+  float eps = 1e-5f;
+};
+
 struct EmbeddingSpec {
   std::string name;            ///< Of the token table, without ".weight".
   std::string position_name;   ///< Of learned positions; empty: none.
@@ -69,6 +77,8 @@ std::vector<ParameterSpec> bias_specs(const LinearSpec& spec);
 ParameterSpec router_weight_spec(const RouterSpec& spec);
 /// Gain, then bias.
 std::vector<ParameterSpec> norm_parameters(const NormSpec& spec);
+/// The gains of q and of k.
+std::vector<ParameterSpec> qk_norm_parameters(const QkNormSpec& spec);
 /// The token table [vocab, hidden]; positions [positions, hidden].
 ParameterSpec token_table_spec(const EmbeddingSpec& spec);
 ParameterSpec position_table_spec(const EmbeddingSpec& spec);

@@ -8,6 +8,7 @@
 #include "kernels/rotary.h"
 
 namespace fourfold {
+
 Attention::Attention(const ParallelContext& context, const ModelSpec& spec,
                      const BlockLayers& layers, int block)
     : context_(context),
@@ -20,6 +21,9 @@ Attention::Attention(const ParallelContext& context, const ModelSpec& spec,
       projection_(context, layers.projection) {
   FF_CHECK(spec.heads % context.size(Axis::kX) == 0, "{} heads over x = {}", spec.heads,
            context.size(Axis::kX));
+  if (layers.qk_norm) {
+    qk_norm_.emplace(context, *layers.qk_norm, heads_ * head_dim_, kv_heads_ * head_dim_);
+  }
   if (spec.position == Position::kRotary) {
     rotary_table_ = kernels::rotary_table(spec.seq_len, spec.head_dim, spec.rope_theta);
   }
@@ -50,13 +54,15 @@ void Attention::turn(const at::Tensor& qkv, std::int64_t seq, std::int64_t first
 }
 
 Async<at::Tensor> Attention::project_qkv(const at::Tensor& x, std::int64_t seq,
-                                         std::int64_t first_position) const {
+                                         std::int64_t first_position,
+                                         QkNorm4D::Saved& saved) const {
   const at::Tensor qkv = co_await qkv_.forward(x);
   if (qkv_.bias()) {
     with_type(context_.compute, [&]<class T>(T) {
       kernels::add_bias(elements<T>(qkv), qkv_.bias()->values(), qkv.size(0), qkv.size(1));
     });
   }
+  if (qk_norm_) co_await qk_norm_->forward(qkv, saved);
   turn(qkv, seq, first_position, false);
   co_return qkv;
 }
@@ -76,7 +82,9 @@ void Attention::attend(const MicroBatch& batch, Saved& saved) const {
 }
 
 Async<void> Attention::restore(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const {
-  if (!saved.qkv.defined()) saved.qkv = co_await project_qkv(x, batch.seq, 0);
+  if (!saved.qkv.defined()) {
+    saved.qkv = co_await project_qkv(x, batch.seq, 0, saved.qk_norm);
+  }
   if (!saved.output.defined()) attend(batch, saved);
 }
 
@@ -105,6 +113,7 @@ Async<at::Tensor> Attention::backward(const at::Tensor& x, const at::Tensor& d_o
     });
   }
   turn(d_qkv, seq, 0, true);
+  if (qk_norm_) co_await qk_norm_->backward(d_qkv, saved.qk_norm);
   if (qkv_.bias()) {
     with_type(context_.compute, [&]<class T>(T) {
       kernels::column_sums(elements<T>(d_qkv), rows, d_qkv.size(1), qkv_.bias()->gradient());
@@ -121,7 +130,8 @@ KvCache Attention::make_cache(std::int64_t sequences, std::int64_t capacity) con
 Async<at::Tensor> Attention::decode(const at::Tensor& x, const MicroBatch& batch,
                                     KvCache& cache) const {
   const std::int64_t rows = batch.rows(), seq = batch.seq, sequences = rows / seq;
-  const at::Tensor qkv = co_await project_qkv(x, seq, cache.length);
+  QkNorm4D::Saved unused;
+  const at::Tensor qkv = co_await project_qkv(x, seq, cache.length, unused);
   const at::Tensor output = empty_tensor({rows, heads_ * head_dim_}, context_.compute);
   const std::int64_t capacity = cache.keys.size(2);
   FF_CHECK(cache.length + seq <= capacity, "{} positions in a cache of {}", cache.length + seq,

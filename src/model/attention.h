@@ -1,11 +1,13 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "kernels/attention.h"
 #include "model/kv_cache.h"
 #include "model/micro_batch.h"
 #include "parallel/linear.h"
+#include "parallel/qk_norm.h"
 #include "policy/model_layers.h"
 
 namespace fourfold {
@@ -21,7 +23,8 @@ class Attention {
 
   /// What backward needs besides the input.
   struct Saved {
-    at::Tensor qkv;          ///< [rows, (heads + 2·kv_heads)·head_dim] of this rank, turned.
+    at::Tensor qkv;  ///< [rows, (heads + 2·kv_heads)·head_dim] of this rank, normed and turned.
+    QkNorm4D::Saved qk_norm;
     at::Tensor output;       ///< [rows, heads·head_dim], before the projection.
     at::Tensor log_sum_exp;  ///< f32 [sequences, heads, seq].
   };
@@ -40,12 +43,13 @@ class Attention {
   KvCache make_cache(std::int64_t sequences, std::int64_t capacity) const;
 
   Linear4D& qkv() { return qkv_; }
+  QkNorm4D* qk_norm() { return qk_norm_ ? &*qk_norm_ : nullptr; }
   Linear4D& projection() { return projection_; }
   const Linear4D& projection() const { return projection_; }
 
  private:
-  Async<at::Tensor> project_qkv(const at::Tensor& x, std::int64_t seq,
-                                std::int64_t first_position) const;
+  Async<at::Tensor> project_qkv(const at::Tensor& x, std::int64_t seq, std::int64_t first_position,
+                                QkNorm4D::Saved& saved) const;
   /// From the fused buffer to the output.
   void attend(const MicroBatch& batch, Saved& saved) const;
   /// Turns q and k of a fused buffer in place; the inverse for gradients.
@@ -60,6 +64,7 @@ class Attention {
   float dropout_;
   std::vector<float> rotary_table_;  ///< Empty with learned positions.
   Linear4D qkv_;
+  std::optional<QkNorm4D> qk_norm_;
   Linear4D projection_;
 };
 

@@ -20,6 +20,7 @@ ParameterUnit Block::unit() {
   ParameterUnit unit;
   unit.add(attention_norm_.parameters());
   unit.add(attention_.qkv());
+  if (attention_.qk_norm()) unit.add(attention_.qk_norm()->gains());
   unit.add(attention_.projection());
   unit.add(mlp_norm_.parameters());
   mlp_.add_to(unit);
@@ -67,7 +68,7 @@ Async<at::Tensor> Block::forward(const at::Tensor& x, const MicroBatch& batch, S
 
 void Block::Saved::keep(const KeptActivations& kept) {
   auto let_go = [](auto&... tensors) { (tensors.reset(), ...); };
-  if (!kept.qkv) let_go(attention.qkv);
+  if (!kept.qkv) let_go(attention.qkv, attention.qk_norm.input);
   if (!kept.attention) let_go(attention_input, attention.output, attention.log_sum_exp);
   if (!kept.middle) let_go(middle);
   if (!kept.mlp) let_go(mlp_input);

@@ -95,6 +95,7 @@ class MemoryModel {
         rows_ * kF32 * block_of(block.projection).cols / run_.model.head_dim;
     std::int64_t bytes = residual + 2 * statistics();
     if (kept.qkv) bytes += qkv;
+    if (block.qk_norm) bytes += qk_norm(block, kept);
     if (kept.attention) bytes += residual + attention + log_sum_exp;
     if (kept.middle) bytes += residual;
     if (kept.mlp) bytes += residual;
@@ -102,6 +103,13 @@ class MemoryModel {
     if (kept.up) bytes += rows_ * block_of(block.up).rows * compute_;
     if (kept.mlp) bytes += rows_ * block_of(block.down).cols * compute_;
     return bytes;
+  }
+  /// Queries and keys before their norm, and its statistics.
+  std::int64_t qk_norm(const BlockLayers& block, const KeptActivations& kept) const {
+    const auto qkv = weight_specs(block.qkv);
+    const std::int64_t width = block_of({qkv[0], qkv[1]}).rows;
+    const std::int64_t groups = block.qk_norm->whole ? 2 : width / run_.model.head_dim;
+    return rows_ * (kept.qkv ? width * compute_ : 0) + rows_ * groups * kF32;
   }
   MoeMemory moe(const BlockLayers& block, std::int64_t rows, std::int64_t expert_rows) const {
     return {run_, grid_, at_, block, rows, expert_rows};

@@ -18,6 +18,17 @@ NormSpec norm_of(const ModelSpec& spec, std::string name) {
           static_cast<float>(spec.norm_eps)};
 }
 
+QkNormSpec qk_norm_of(const ModelSpec& spec, int kv_parts, int block) {
+  const bool whole = spec.qk_norm == QkNorm::kWhole;
+  const auto gain = [&](const char* part, std::int64_t width, int parts) {
+    return whole ? LinearMember{layer_name(block, part), width, parts}
+                 : LinearMember{layer_name(block, part), spec.head_dim, 1};
+  };
+  return {gain("self_attn.q_norm", spec.query_width(), 0),
+          gain("self_attn.k_norm", spec.kv_width(), kv_parts), whole,
+          static_cast<float>(spec.norm_eps)};
+}
+
 /// A linear with the model's settings; residual projections start smaller (GPT-2's rule).
 LinearSpec linear_of(const ModelSpec& spec, std::vector<LinearMember> members, std::int64_t in,
                      Orientation orientation) {
@@ -69,6 +80,7 @@ BlockLayers block_layers(const ModelSpec& spec, const GridShape& grid, ExpertRan
                           {layer_name(block, "self_attn.k_proj"), spec.kv_width(), kv_parts},
                           {layer_name(block, "self_attn.v_proj"), spec.kv_width(), kv_parts}},
                          spec.hidden, Orientation::kNormal);
+  if (spec.qk_norm != QkNorm::kNone) layers.qk_norm = qk_norm_of(spec, kv_parts, block);
   layers.projection = linear_of(spec, {{layer_name(block, "self_attn.o_proj"), spec.hidden, 0}},
                                 spec.query_width(), Orientation::kTransposed);
   layers.mlp_norm = norm_of(spec, layer_name(block, "post_attention_layernorm"));
@@ -128,21 +140,25 @@ std::vector<ParameterSpec> parameters_of(const ModelLayers& layers) {
   if (!layers.embedding.position_name.empty()) {
     all.push_back(position_table_spec(layers.embedding));
   }
-  auto add_linears = [&](const LinearSpec& first, const LinearSpec& second) {
-    for (const LinearSpec* linear : {&first, &second}) {
-      add(weight_specs(*linear));
-      add(bias_specs(*linear));
-    }
+  auto add_linear = [&](const LinearSpec& linear) {
+    add(weight_specs(linear));
+    add(bias_specs(linear));
   };
   for (const BlockLayers& block : layers.blocks) {
     add(norm_parameters(block.attention_norm));
-    add_linears(block.qkv, block.projection);
+    add_linear(block.qkv);
+    if (block.qk_norm) add(qk_norm_parameters(*block.qk_norm));
+    add_linear(block.projection);
     add(norm_parameters(block.mlp_norm));
     if (block.moe) {
       all.push_back(router_weight_spec(block.moe->router));
-      for (const ExpertLayers& e : block.moe->experts) add_linears(e.up, e.down);
+      for (const ExpertLayers& e : block.moe->experts) {
+        add_linear(e.up);
+        add_linear(e.down);
+      }
     }
-    add_linears(block.up, block.down);
+    add_linear(block.up);
+    add_linear(block.down);
     if (block.moe && block.moe->shared_gate) {
       all.push_back(router_weight_spec(*block.moe->shared_gate));
     }

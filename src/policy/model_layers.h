@@ -38,7 +38,8 @@ struct MoeLayers {
 /// A transformer block's layers, in the order of the forward pass.
 struct BlockLayers {
   NormSpec attention_norm;
-  LinearSpec qkv;         ///< q | k | v, normal.
+  LinearSpec qkv;  ///< q | k | v, normal.
+  std::optional<QkNormSpec> qk_norm;
   LinearSpec projection;  ///< Transposed.
   NormSpec mlp_norm;
   std::optional<MoeLayers> moe;

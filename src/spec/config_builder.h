@@ -49,6 +49,10 @@ struct EnumNames<Position> {
   static std::vector<std::string> get() { return {"learned", "rotary"}; }
 };
 template <>
+struct EnumNames<QkNorm> {
+  static std::vector<std::string> get() { return {"none", "head", "whole"}; }
+};
+template <>
 struct EnumNames<RouterScore> {
   static std::vector<std::string> get() { return {"softmax", "sigmoid"}; }
 };

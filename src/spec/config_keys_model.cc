@@ -76,6 +76,9 @@ std::vector<ConfigKey> detail_keys() {
           {.doc = "", .default_text = "gpt layernorm, llama rmsnorm"}),
       key("model.norm_eps", FF_FIELD(model.norm_eps),
           {.doc = "added to the variance", .min = 0, .max = 1}),
+      key("model.qk_norm", FF_FIELD(model.qk_norm),
+          {.doc = "RMSNorm of queries and keys: of each head (Qwen3), or of all heads together "
+                  "(OLMoE)"}),
       key("model.activation", FF_FIELD(model.activation),
           {.doc = "of the MLP; GELU in its tanh form", .default_text = "gpt gelu, llama swiglu"}),
       key("model.position", FF_FIELD(model.position),

@@ -11,6 +11,11 @@ std::int64_t attention_biases(const ModelSpec& m) {
   return m.bias ? m.query_width() + 2 * m.kv_width() + m.hidden : 0;
 }
 
+std::int64_t qk_norm_gains(const ModelSpec& m) {
+  if (m.qk_norm == QkNorm::kNone) return 0;
+  return m.qk_norm == QkNorm::kHead ? 2 * m.head_dim : m.query_width() + m.kv_width();
+}
+
 // Of an MLP of this width, an expert or not.
 std::int64_t mlp_weights(const ModelSpec& m, std::int64_t width) {
   return (m.gated() ? 3 : 2) * m.hidden * width;
@@ -59,7 +64,8 @@ ParameterCount count_parameters(const ModelSpec& m) {
   const std::int64_t shared = m.moe.shared_experts > 0 ? mlp_parameters(m, shared_width(m.moe)) : 0;
   count.experts = moe_layers * m.moe.experts * expert;
   count.idle_experts = moe_layers * (m.moe.experts - m.moe.top_k) * expert;
-  count.layers = m.layers * (attention_weights(m) + attention_biases(m) + 2 * norm_parameters(m)) +
+  count.layers = m.layers * (attention_weights(m) + attention_biases(m) + qk_norm_gains(m) +
+                             2 * norm_parameters(m)) +
                  (m.layers - moe_layers) * mlp_parameters(m, m.ffn) +
                  moe_layers * (routing_weights(m) + shared) + count.experts;
   count.final_norm = norm_parameters(m);

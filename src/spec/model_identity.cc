@@ -9,7 +9,12 @@
 namespace fourfold {
 namespace {
 
-// Nothing for a dense model, whose hash is older than experts. How routing is balanced may change
+// Nothing for a model without what is younger than its hash.
+std::string qk_norm_text(QkNorm norm) {
+  return norm == QkNorm::kNone ? "" : fmt::format(" qk_norm {}", static_cast<int>(norm));
+}
+
+// The same for a dense model. How routing is balanced may change
 // from one start of a run to the next.
 std::string moe_text(const MoeSpec& m) {
   if (m.experts == 0) return "";
@@ -27,7 +32,7 @@ std::string model_hash(const ModelSpec& m) {
                   m.kv_heads, m.head_dim, m.ffn, rotary ? 0 : m.seq_len, m.vocab, m.tie_embeddings,
                   m.bias, static_cast<int>(m.norm), m.norm_eps, static_cast<int>(m.activation),
                   static_cast<int>(m.position), rotary ? m.rope_theta : 0) +
-      moe_text(m.moe);
+      qk_norm_text(m.qk_norm) + moe_text(m.moe);
   return fmt::format("{:08x}", crc32c(text.data(), text.size()));
 }
 

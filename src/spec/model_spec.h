@@ -10,6 +10,9 @@ namespace fourfold {
 enum class Norm { kLayerNorm, kRmsNorm };
 enum class Activation { kGelu, kSwiGlu };  ///< GELU in its tanh form.
 enum class Position { kLearned, kRotary };
+/// RMSNorm of queries and keys before their positions: of each head (Qwen3), or of all heads of a
+/// token together (OLMoE).
+enum class QkNorm { kNone, kHead, kWhole };
 
 /// What a transformer is: the GPT-2 and Llama families are two settings of one model. Sizes are
 /// global; no grid rounds them.
@@ -29,6 +32,7 @@ struct ModelSpec {
   bool bias = true;  ///< Biases of linears and of LayerNorm.
   Norm norm = Norm::kLayerNorm;
   double norm_eps = 1e-5;
+  QkNorm qk_norm = QkNorm::kNone;
   Activation activation = Activation::kGelu;
   Position position = Position::kLearned;
   double rope_theta = 10000;

@@ -105,8 +105,14 @@ void apply_extras(ModelSpec& model) {
   if (model.preset == "llama-3.2-1b" || model.preset == "llama-100m") model.tie_embeddings = true;
   if (starts_with(model.preset, "axonn-")) model.init_std = 0.006;
   if (model.preset == "mixtral-small" || model.preset == "qwen3-moe-small") model.rope_theta = 1e6;
-  if (model.preset == "qwen3-moe-small") model.norm_eps = 1e-6;
-  if (model.preset == "olmoe-1b-7b") model.moe.z_coef = 1e-3;
+  if (model.preset == "qwen3-moe-small") {
+    model.norm_eps = 1e-6;
+    model.qk_norm = QkNorm::kHead;
+  }
+  if (model.preset == "olmoe-1b-7b") {
+    model.qk_norm = QkNorm::kWhole;
+    model.moe.z_coef = 1e-3;
+  }
   if (model.preset == "llama-moe-tiny") {
     model.moe.shared_experts = 1;
     model.moe.shared_gate = true;

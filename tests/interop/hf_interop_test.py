@@ -1,6 +1,6 @@
 """Model folders against the transformers package: random-weight models imported, trained, exported.
 
-usage: hf_interop_test.py PROGRAM LOGITS_TOOL gpt2|llama|mixtral
+usage: hf_interop_test.py PROGRAM LOGITS_TOOL gpt2|llama|mixtral|qwen3|olmoe
 Exit code 77: the package is not installed, with the reason printed.
 """
 
@@ -79,6 +79,24 @@ def configs(family):
         yield "wide", transformers.MixtralConfig(
             **{**mixtral, "num_experts_per_tok": 3}, **rope(5000.0), head_dim=10,
             tie_word_embeddings=True, rms_norm_eps=1e-3), {"y": 2, "data": 2, "expert": 2}
+        return
+    if family == "qwen3":
+        yield "dense", transformers.Qwen3Config(**llama, head_dim=10), {"x": 3, "y": 2}
+        experts = {**llama, "moe_intermediate_size": 40, "num_experts": 6, "head_dim": 10,
+                   "num_experts_per_tok": 2}
+        yield "experts", transformers.Qwen3MoeConfig(
+            **experts, norm_topk_prob=True), {"x": 3, "z": 2, "expert": 2}
+        yield "mixed", transformers.Qwen3MoeConfig(
+            **{**experts, "num_hidden_layers": 4, "num_key_value_heads": 1}, **rope(5000.0),
+            decoder_sparse_step=2, mlp_only_layers=[0, 1]), {"x": 2, "data": 2, "expert": 2}
+        return
+    if family == "olmoe":
+        olmoe = {**llama, "intermediate_size": 72, "num_experts": 5, "num_experts_per_tok": 2,
+                 "pad_token_id": None, "eos_token_id": None}
+        yield "experts", transformers.OlmoeConfig(**olmoe), {"x": 3, "z": 2, "expert": 2}
+        yield "shared", transformers.OlmoeConfig(
+            **{**olmoe, "num_key_value_heads": 1}, norm_topk_prob=True, rms_norm_eps=1e-3,
+            tie_word_embeddings=True), {"x": 2, "y": 2}
         return
     yield "grouped", transformers.LlamaConfig(**llama), {"x": 3, "z": 2}
     yield "biased", transformers.LlamaConfig(

@@ -64,6 +64,18 @@ TEST(Grids, KeyValueHeadsSharedByRanksOfX) {
   expect_same_as_one_rank(model, {{6, 1, 1, 1}, {2, 1, 1, 2}});
 }
 
+TEST(Grids, NormsOfQueriesAndKeys) {
+  // Of all heads together, the statistics are summed over x; a shared key head counts once.
+  ModelSpec model = testing::tiny_llama();
+  for (const QkNorm norm : {QkNorm::kHead, QkNorm::kWhole}) {
+    model.qk_norm = norm;
+    expect_same_as_one_rank(model, {{3, 1, 2, 1}, {6, 1, 1, 1}, {1, 5, 1, 2}});
+  }
+  model.kv_heads = 1;
+  model.bias = true;
+  expect_same_as_one_rank(model, {{2, 2, 1, 1}, {3, 1, 1, 2}});
+}
+
 TEST(Grids, UntiedGptAndTiedLlama) {
   ModelSpec gpt = testing::tiny_gpt(), llama = testing::tiny_llama();
   gpt.tie_embeddings = false;
@@ -94,6 +106,7 @@ TEST(Grids, ZeroAndRecomputeChangeNoBit) {
     set_intra_op_threads(1);
     ModelSpec biased = with_dropout(testing::tiny_llama());
     biased.bias = true;  // Of a gated MLP: added before the gate, and not again.
+    biased.qk_norm = QkNorm::kWhole;
     RunSpec run = testing::run_of(biased, 12);
     run.train.precision = precision;
     const VerifyReference reference = make_reference(run, kSteps, random_samples(run));

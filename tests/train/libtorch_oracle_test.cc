@@ -36,6 +36,12 @@ class OracleBlock : public torch::nn::Module {
     k_ = linear("k_proj", s.hidden, s.kv_width());
     v_ = linear("v_proj", s.hidden, s.kv_width());
     o_ = linear("o_proj", s.query_width(), s.hidden);
+    const bool whole = s.qk_norm == QkNorm::kWhole;
+    if (s.qk_norm != QkNorm::kNone) {
+      q_gain_ =
+          register_parameter("q_norm_weight", torch::ones(whole ? s.query_width() : s.head_dim));
+      k_gain_ = register_parameter("k_norm_weight", torch::ones(whole ? s.kv_width() : s.head_dim));
+    }
     if (s.moe.in_layer(index)) {
       moe_ = register_module("mlp", std::make_shared<testing::OracleMoe>(s));
     } else {
@@ -61,6 +67,11 @@ class OracleBlock : public torch::nn::Module {
     if (s.norm == Norm::kLayerNorm) {
       return torch::layer_norm(x, {s.hidden}, gain, bias, s.norm_eps);
     }
+    return rms_norm(x, gain, s);
+  }
+
+  static torch::Tensor rms_norm(const torch::Tensor& x, const torch::Tensor& gain,
+                                const ModelSpec& s) {
     return x * torch::rsqrt(x.square().mean(-1, true) + s.norm_eps) * gain;
   }
 
@@ -70,7 +81,13 @@ class OracleBlock : public torch::nn::Module {
     auto split = [&](const torch::Tensor& t, int heads) {
       return t.view({batch, seq, heads, spec_.head_dim}).transpose(1, 2);
     };
-    auto q = split(q_(x), spec_.heads), k = split(k_(x), spec_.kv_heads);
+    // Before or after they are split into heads.
+    auto normed = [&](torch::Tensor t, const torch::Tensor& gain, int heads) {
+      if (spec_.qk_norm == QkNorm::kWhole) t = rms_norm(t, gain, spec_);
+      t = split(t, heads);
+      return spec_.qk_norm == QkNorm::kHead ? rms_norm(t, gain, spec_) : t;
+    };
+    auto q = normed(q_(x), q_gain_, spec_.heads), k = normed(k_(x), k_gain_, spec_.kv_heads);
     auto v = split(v_(x), spec_.kv_heads);
     if (spec_.position == Position::kRotary) {
       q = rotate(q, spec_.rope_theta);
@@ -86,7 +103,7 @@ class OracleBlock : public torch::nn::Module {
   torch::nn::Linear q_{nullptr}, k_{nullptr}, v_{nullptr}, o_{nullptr};
   std::shared_ptr<testing::OracleMlp> mlp_;
   std::shared_ptr<testing::OracleMoe> moe_;
-  torch::Tensor gain1_, bias1_, gain2_, bias2_;
+  torch::Tensor gain1_, bias1_, gain2_, bias2_, q_gain_, k_gain_;
 };
 
 class OracleModel : public torch::nn::Module {
@@ -139,6 +156,9 @@ class OracleModel : public torch::nn::Module {
     replace("norm_bias", "norm.bias");
     for (const char* part : {"q", "k", "v", "o"}) {
       replace(std::string(".") + part + "_proj", std::string(".self_attn.") + part + "_proj");
+    }
+    for (const char* part : {"q", "k"}) {
+      replace(std::string(".") + part + "_norm", std::string(".self_attn.") + part + "_norm");
     }
     replace("experts_", "experts.");
     return key.starts_with("lm_head") ? key : "model." + key;
@@ -222,6 +242,15 @@ TEST(LibTorchOracle, TinyGpt) { expect_close(compare(testing::run_of(testing::ti
 
 TEST(LibTorchOracle, TinyLlama) {
   expect_close(compare(testing::run_of(testing::tiny_llama(), 3)));
+}
+
+TEST(LibTorchOracle, NormsOfQueriesAndKeys) {
+  for (ModelSpec model : {testing::tiny_llama(), testing::tiny_gpt()}) {
+    for (const QkNorm norm : {QkNorm::kHead, QkNorm::kWhole}) {
+      model.qk_norm = norm;
+      expect_close(compare(testing::run_of(model, 3)));
+    }
+  }
 }
 
 TEST(LibTorchOracle, ExpertsOfAGpt) {

@@ -68,12 +68,12 @@ class Memory : public ::testing::Test {
   }
 };
 
-void check(const char* family, Precision precision, Recompute recompute, std::int64_t batch) {
-  RunSpec run = testing::run_of(middle(family), batch);
+void check(const ModelSpec& model, Precision precision, Recompute recompute, std::int64_t batch) {
+  RunSpec run = testing::run_of(model, batch);
   run.train.precision = precision;
   run.memory.recompute = recompute;
   SCOPED_TRACE(::testing::Message()
-               << family << ", precision " << static_cast<int>(precision) << ", recompute "
+               << model.family << ", precision " << static_cast<int>(precision) << ", recompute "
                << static_cast<int>(recompute) << ", " << batch << " samples");
   const Measured measured = measure(run);
   const MemoryParts peak = predict_memory(run).peak();
@@ -87,10 +87,19 @@ TEST_F(Memory, PeakIsPredicted) {
   for (const char* family : {"gpt", "llama"}) {
     for (const Recompute recompute :
          {Recompute::kNone, Recompute::kAttention, Recompute::kMlp, Recompute::kFull}) {
-      for (const std::int64_t batch : {2, 8}) check(family, Precision::kFp32, recompute, batch);
+      for (const std::int64_t batch : {2, 8}) {
+        check(middle(family), Precision::kFp32, recompute, batch);
+      }
     }
     for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
-      check(family, Precision::kBf16, recompute, 2);
+      check(middle(family), Precision::kBf16, recompute, 2);
+    }
+  }
+  ModelSpec normed = middle("llama");
+  for (const QkNorm norm : {QkNorm::kHead, QkNorm::kWhole}) {
+    normed.qk_norm = norm;
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
+      check(normed, Precision::kFp32, recompute, 8);
     }
   }
 }

@@ -64,10 +64,64 @@ TEST(HfConfig, WhatIsWrittenIsReadBack) {
     const HfFamily family = hf_family_of(model).value();
     EXPECT_EQ(read(hf_config_text(model, family, DType::kBF16, 7)), model) << name;
   }
+  for (const char* name : {"qwen3-moe-small", "olmoe-1b-7b", "mixtral-small"}) {
+    ModelSpec model = *find_preset(name);
+    model.preset.clear();
+    model.moe.aux_coef = 0.03;
+    model.moe.z_coef = 0;  // Has no place in the file.
+    const HfFamily family = hf_family_of(model).value();
+    if (family != HfFamily::kQwen3Moe) model.ffn = model.moe.ffn;
+    if (family == HfFamily::kQwen3Moe) {
+      model.moe.every = 3;
+      model.moe.first_dense = 2;
+    }
+    EXPECT_EQ(read(hf_config_text(model, family, DType::kF32, {})), model) << name;
+  }
+  ModelSpec dense = *find_preset("llama-tiny");
+  dense.preset.clear();
+  dense.qk_norm = QkNorm::kHead;
+  EXPECT_EQ(read(hf_config_text(dense, HfFamily::kQwen3, DType::kF32, {})), dense);
   ModelSpec untied = *find_preset("gpt-tiny");
   untied.preset.clear();
   untied.tie_embeddings = false;
   EXPECT_EQ(read(hf_config_text(untied, HfFamily::kGpt2, DType::kF32, {})), untied);
+}
+
+/// What the hub's Qwen3-30B-A3B has, apart from members that matter to no model.
+constexpr const char* kQwen3Moe = R"("architectures": ["Qwen3MoeForCausalLM"],
+  "attention_bias": false, "attention_dropout": 0.0, "decoder_sparse_step": 1, "head_dim": 128,
+  "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 6144,
+  "max_position_embeddings": 40960, "max_window_layers": 48, "mlp_only_layers": [],
+  "model_type": "qwen3_moe", "moe_intermediate_size": 768, "norm_topk_prob": true,
+  "num_attention_heads": 32, "num_experts": 128, "num_experts_per_tok": 8,
+  "num_hidden_layers": 48, "num_key_value_heads": 4, "output_router_logits": false,
+  "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 1000000.0,
+  "router_aux_loss_coef": 0.001, "sliding_window": null, "tie_word_embeddings": false,
+  "use_sliding_window": false, "vocab_size": 151936)";
+
+TEST(HfConfig, ReadsThePublishedModelsWithExperts) {
+  const ModelSpec qwen = read("{" + std::string(kQwen3Moe) + "}");
+  EXPECT_EQ(count_parameters(qwen).total(), 30'532'122'624);
+  EXPECT_EQ(qwen.qk_norm, QkNorm::kHead);
+  EXPECT_TRUE(qwen.moe.renormalise);
+  // The defaults of a family are OLMoE-1B-7B, but for the width of an expert.
+  const ModelSpec olmoe = read(R"({"model_type": "olmoe", "intermediate_size": 1024})");
+  EXPECT_EQ(count_parameters(olmoe).total(), 6'919'161'856);
+  EXPECT_EQ(olmoe.qk_norm, QkNorm::kWhole);
+  EXPECT_FALSE(olmoe.moe.renormalise);
+}
+
+TEST(HfConfig, DenseBlocksOfQwen3Moe) {
+  std::string text = "{" + std::string(kQwen3Moe) + "}";
+  text.replace(text.find("\"mlp_only_layers\": []"), 21, "\"mlp_only_layers\": [0, 1]");
+  text.replace(text.find("\"decoder_sparse_step\": 1"), 24, "\"decoder_sparse_step\": 3");
+  const ModelSpec model = read(text);
+  EXPECT_EQ(model.moe.first_dense, 2);
+  EXPECT_EQ(model.moe.every, 3);
+  text.replace(text.find("[0, 1]"), 6, "[0, 2]");
+  EXPECT_THAT(error_of(text), HasSubstr("mlp_only_layers is not built yet"));
+  text.replace(text.find("[0, 2]"), 6, "true");
+  EXPECT_THAT(error_of(text), HasSubstr("mlp_only_layers is no list"));
 }
 
 TEST(HfConfig, RefusesWhatWouldChangeTheOutput) {
@@ -103,10 +157,19 @@ TEST(HfConfig, RefusesWhatWouldChangeTheOutput) {
     EXPECT_THAT(error_of(std::string(R"({"model_type": "llama", )") + member + "}"),
                 HasSubstr(cause));
   }
+  const std::pair<const char*, const char*> others[] = {
+      {R"("qwen3", "use_sliding_window": true)", "use_sliding_window = true"},
+      {R"("qwen3_moe", "use_sliding_window": true)", "use_sliding_window = true"},
+      {R"("olmoe", "clip_qkv": 8.0)", "clip_qkv = 8.0"},
+      {R"("olmoe", "num_experts": 6)", "num_experts_per_tok 8 is more than num_experts 6"},
+  };
+  for (const auto& [members, cause] : others) {
+    EXPECT_THAT(error_of(std::string(R"({"model_type": )") + members + "}"), HasSubstr(cause));
+  }
 }
 
 TEST(HfConfig, RefusesOtherFamilies) {
-  for (const std::string type : {"qwen3_moe", "olmoe", "mistral"}) {
+  for (const std::string type : {"qwen2_moe", "olmo2", "mistral"}) {
     EXPECT_THAT(error_of("{\"model_type\": \"" + type + "\"}"),
                 HasSubstr("model_type = \"" + type + "\" is not built yet"));
   }
@@ -169,6 +232,32 @@ TEST(HfConfig, ExpertsThatMixtralDoesNotHave) {
   EXPECT_THAT(refused([](ModelSpec& m) { m.moe.renormalise = false; }), HasSubstr("renormalise"));
   EXPECT_THAT(refused([](ModelSpec& m) { m.moe.balance = Balance::kLossFree; }),
               HasSubstr("moe.balance"));
+}
+
+TEST(HfConfig, TheFamilyGoesByTheNormOfQueriesAndKeys) {
+  ModelSpec model = *find_preset("mixtral-small");
+  EXPECT_EQ(hf_family_of(model).value(), HfFamily::kMixtral);
+  model.qk_norm = QkNorm::kHead;
+  model.moe.every = 2;
+  model.moe.renormalise = false;
+  EXPECT_EQ(hf_family_of(model).value(), HfFamily::kQwen3Moe);
+  model.qk_norm = QkNorm::kWhole;
+  EXPECT_THAT(hf_family_of(model).error().what(), HasSubstr("OLMoE, which has no dense blocks"));
+  model.moe.every = 1;
+  EXPECT_EQ(hf_family_of(model).value(), HfFamily::kOlmoe);
+  model.head_dim = 80;
+  EXPECT_THAT(hf_family_of(model).error().what(), HasSubstr("model.head_dim"));
+  model = *find_preset("llama-tiny");
+  model.qk_norm = QkNorm::kHead;
+  EXPECT_EQ(hf_family_of(model).value(), HfFamily::kQwen3);
+  model.bias = true;
+  EXPECT_THAT(hf_family_of(model).error().what(), HasSubstr("Qwen3, which has no biases"));
+  model.bias = false;
+  model.qk_norm = QkNorm::kWhole;
+  EXPECT_THAT(hf_family_of(model).error().what(), HasSubstr("model.qk_norm"));
+  model = *find_preset("gpt-tiny");
+  model.qk_norm = QkNorm::kHead;
+  EXPECT_THAT(hf_family_of(model).error().what(), HasSubstr("GPT-2, which has no norm of queries"));
 }
 
 TEST(HfConfig, AModelThatNoFamilyHas) {
