@@ -59,6 +59,13 @@ Communicator& ProcessGrid::experts(int ranks) {
   return make(experts_[ranks], grid.rank_peers(coords_), fmt::format("{} expert ranks", ranks));
 }
 
+Communicator& ProcessGrid::among_experts(int ranks, const std::vector<int>& which,
+                                         std::string name) {
+  std::unique_ptr<Communicator>& place = among_experts_[{ranks, which}];
+  if (!place) place = experts(ranks).subgroup(which, std::move(name));
+  return *place;
+}
+
 Communicator& ProcessGrid::storers(int ranks) {
   if (ranks == 1) return group({Axis::kZ});
   const ExpertGrid grid(grid_.shape(), ranks);

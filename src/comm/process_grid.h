@@ -34,6 +34,8 @@ class ProcessGrid {
   Communicator& experts(int ranks);
   Communicator& storers(int ranks);
   Communicator& replicas(int ranks);
+  /// Those of experts(ranks) that `which` numbers, of which this rank is one.
+  Communicator& among_experts(int ranks, const std::vector<int>& which, std::string name);
 
  private:
   Communicator& make(std::unique_ptr<Communicator>& place, const std::vector<Coords>& members,
@@ -48,6 +50,7 @@ class ProcessGrid {
   std::map<int, std::unique_ptr<Communicator>> sharers_;  ///< By number of parts.
   /// By number of expert ranks.
   std::map<int, std::unique_ptr<Communicator>> experts_, storers_, replicas_;
+  std::map<std::pair<int, std::vector<int>>, std::unique_ptr<Communicator>> among_experts_;
 };
 
 }  // namespace fourfold

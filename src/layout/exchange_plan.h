@@ -55,6 +55,9 @@ struct ExchangeChunk {
   std::vector<std::int64_t> rows_of_expert;  ///< Of this rank's experts of the chunk.
   std::vector<std::int64_t> returned;        ///< Rows of each x that come back and are gathered.
   std::int64_t returned_first = 0;           ///< Where they begin among all chunks'.
+  /// Where the exchange goes by node first: rows from each expert rank of the own node to each
+  /// node, that pass through this rank.
+  std::vector<std::int64_t> through;
 
   std::int64_t expert_rows() const { return static_cast<std::int64_t>(expert_row.size()); }
   std::int64_t returned_rows() const;

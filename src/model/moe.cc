@@ -64,7 +64,9 @@ Moe::Moe(const ParallelContext& context, const ModelSpec& spec, const BlockLayer
       map_(layers.moe->map),
       router_(context, spec.moe, *layers.moe, block, local_bias(context, map_, options)),
       experts_(context, spec, *layers.moe),
-      exchange_(context, map_.ranks(), options.drop_duplicates) {
+      exchange_(context,
+                RowExchange(context, map_.ranks(), options.node_first, options.ranks_on_node),
+                options.drop_duplicates) {
   if (layers.has_mlp()) shared_ = std::make_unique<SharedExperts>(context, spec, layers);
 }
 

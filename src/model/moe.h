@@ -16,6 +16,7 @@ namespace fourfold {
 struct MoeOptions {
   ExpertRanks experts;
   bool drop_duplicates = true;
+  bool node_first = false;  ///< The exchange goes within nodes, then between them.
   int chunks = 1;  ///< In which a rank's experts take their tokens: one travels, one is computed.
   /// Added to the scores, for the choice alone, of experts on the own node (after LocMoE, arXiv
   /// 2401.13920).

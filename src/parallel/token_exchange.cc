@@ -43,7 +43,7 @@ at::Tensor put_by_sender(const ExchangeChunk& chunk, const at::Tensor& by_expert
 }  // namespace
 
 Async<ExchangePlan> TokenExchange::plan(const SendOrder& order, Lane lane) const {
-  Communicator& peers = experts();
+  Communicator& peers = rows_.all();
   const std::vector<std::int64_t> tell = order.counts_to_tell();
   const std::vector<std::int64_t> tell_each = order.experts_of_ranks();
   const std::vector<std::int64_t> hear_each(tell_each.size(), tell_each[peers.rank()]);
@@ -51,24 +51,18 @@ Async<ExchangePlan> TokenExchange::plan(const SendOrder& order, Lane lane) const
   const ConstBuffer from(tell.data(), sum(tell_each), DType::kI64);
   const Buffer to{told.data(), sum(hear_each), DType::kI64};
   co_await finished(peers.all_to_all(from, tell_each, to, hear_each, lane));
-  co_return plan_exchange(order, peers.rank(), told, parts(), part());
+  ExchangePlan plan = plan_exchange(order, peers.rank(), told, parts(), part());
+  co_await rows_.plan(plan.chunks, lane);
+  co_return plan;
 }
 
 Async<std::vector<at::Tensor>> TokenExchange::to_experts(const ExchangeChunk& chunk,
                                                          std::vector<at::Tensor> rows,
                                                          Lane lane) const {
   // One rank has all experts and all rows, in this order.
-  if (ranks_ == 1) co_return rows;
-  std::vector<at::Tensor> received;
+  if (alone()) co_return rows;
+  const std::vector<at::Tensor> received = co_await rows_.there(chunk, std::move(rows), lane);
   std::vector<Work> works;
-  for (const at::Tensor& r : rows) {
-    received.push_back(room_for(sum(chunk.receive), r));
-    works.push_back(experts().all_to_all(buffer_of(r), times(chunk.send, r.size(1)),
-                                         buffer_of(received.back()),
-                                         times(chunk.receive, r.size(1)), lane));
-  }
-  for (Work& work : works) co_await finished(std::move(work));
-  works.clear();
   std::vector<at::Tensor> arrived = received;
   for (std::size_t i = 0; i < arrived.size() && parts() > 1; ++i) {
     arrived[i] = room_for(sum(chunk.arrived), received[i]);
@@ -82,7 +76,7 @@ Async<std::vector<at::Tensor>> TokenExchange::to_experts(const ExchangeChunk& ch
 
 Async<void> TokenExchange::from_experts(const ExchangeChunk& chunk, const at::Tensor& partial,
                                         at::Tensor returned, Lane lane) const {
-  at::Tensor rows = ranks_ == 1 ? partial : put_by_sender(chunk, partial);
+  at::Tensor rows = alone() ? partial : put_by_sender(chunk, partial);
   if (parts() == 1) {
     co_await finished(x().all_reduce(buffer_of(rows), ReduceOp::kSum, lane));
   } else {
@@ -91,13 +85,12 @@ Async<void> TokenExchange::from_experts(const ExchangeChunk& chunk, const at::Te
                                          times(chunk.arrived, rows.size(1)), ReduceOp::kSum, lane));
     rows = mine;
   }
-  if (ranks_ == 1) {
+  if (alone()) {
     returned.copy_(rows);
     co_return;
   }
   const at::Tensor back = parts() == 1 ? returned : room_for(sum(chunk.send), rows);
-  co_await finished(experts().all_to_all(buffer_of(rows), times(chunk.receive, rows.size(1)),
-                                         buffer_of(back), times(chunk.send, rows.size(1)), lane));
+  co_await rows_.back(chunk, rows, back, lane);
   if (parts() == 1) co_return;
   co_await finished(x().all_gather(buffer_of(back), buffer_of(returned),
                                    times(chunk.returned, rows.size(1)), lane));

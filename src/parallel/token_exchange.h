@@ -7,6 +7,7 @@
 #include "base/async.h"
 #include "layout/exchange_plan.h"
 #include "parallel/context.h"
+#include "parallel/row_exchange.h"
 
 namespace fourfold {
 
@@ -22,8 +23,8 @@ namespace fourfold {
 /// the bytes of the all-to-all, the same bits.
 class TokenExchange {
  public:
-  TokenExchange(const ParallelContext& context, int expert_ranks, bool drop_duplicates)
-      : context_(context), ranks_(expert_ranks), drops_(drop_duplicates) {}
+  TokenExchange(const ParallelContext& context, const RowExchange& rows, bool drop_duplicates)
+      : context_(context), rows_(rows), drops_(drop_duplicates) {}
 
   /// Tells the others the counts, hears theirs. Collective over the expert ranks, as are all here
   /// (and over x).
@@ -39,16 +40,16 @@ class TokenExchange {
                            at::Tensor returned, Lane lane) const;
 
  private:
-  Communicator& experts() const { return context_.grid.experts(ranks_); }
+  bool alone() const { return rows_.ranks() == 1; }
   Communicator& x() const { return context_.grid.group({Axis::kX}); }
   /// The x ranks that each send a part, and which of them this one is. Where nothing travels each
   /// has all rows already.
-  bool drops() const { return drops_ && ranks_ > 1; }
+  bool drops() const { return drops_ && !alone(); }
   int parts() const { return drops() ? context_.size(Axis::kX) : 1; }
   int part() const { return drops() ? context_.coords().x : 0; }
 
   const ParallelContext& context_;
-  int ranks_;
+  RowExchange rows_;
   bool drops_;
 };
 

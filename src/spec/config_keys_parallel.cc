@@ -42,6 +42,11 @@ std::vector<ConfigKey> grid_keys() {
           {.doc = "parts in which a rank's experts take their tokens: the exchange of one runs "
                   "while another computes",
            .min = 1}),
+      key("parallel.node_first_exchange", FF_FIELD(parallel.node_first_exchange),
+          {.doc =
+               "tokens go to their experts in two stages, within the node and then between nodes: "
+               "fewer, larger messages between nodes, the same bits (how many ranks share a node "
+               "machine.file says, else mpirun)"}),
       key("parallel.local_expert_bias", FF_FIELD(parallel.local_expert_bias),
           {.doc =
                "added to the scores, for the choice alone, of experts on the node of the token's "

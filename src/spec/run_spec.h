@@ -24,6 +24,7 @@ struct ParallelSpec {
   bool drop_duplicates =
       true;               ///< Each x rank sends its part of the tokens to their experts (DTD).
   int expert_chunks = 1;  ///< Parts in which a rank's experts take their tokens.
+  bool node_first_exchange = false;
   double local_expert_bias = 0;  ///< Of scores, for the choice alone, of experts on the own node.
   int ranks_on_node = 0;         ///< Neighbouring ranks that share a node; 0: all of them do.
 };

@@ -28,6 +28,7 @@ Found check_without_experts(const RunSpec& run) {
   const std::pair<double, const char*> ranks[] = {
       {run.parallel.expert - 1, "parallel.expert"},
       {run.parallel.expert_chunks - 1, "parallel.expert_chunks"},
+      {run.parallel.node_first_exchange ? 1 : 0, "parallel.node_first_exchange"},
       {run.parallel.local_expert_bias, "parallel.local_expert_bias"}};
   for (const auto& [beyond, name] : ranks) {
     if (beyond > 0) {

@@ -57,6 +57,7 @@ TransformerOptions model_options(const RunSpec& run) {
   options.kept = kept_by_block(run);
   options.moe.experts = {run.parallel.expert, run.parallel.expert_placement};
   options.moe.drop_duplicates = run.parallel.drop_duplicates;
+  options.moe.node_first = run.parallel.node_first_exchange;
   options.moe.chunks = run.parallel.expert_chunks;
   options.moe.local_bias = static_cast<float>(run.parallel.local_expert_bias);
   options.moe.ranks_on_node = run.parallel.ranks_on_node;

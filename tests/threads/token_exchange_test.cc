@@ -24,10 +24,15 @@ struct Case {
   ExpertPlacement placement = ExpertPlacement::kContiguous;
   Lane lane = Lane::kCaller;
   DType dtype = DType::kF32;
+  int ranks_on_node = 0;  ///< Not 0: the exchange goes by node first.
+  const char* order = "yxzd";
+
+  Grid grid() const { return Grid(shape, order); }
 };
 
 std::string name_of(const Case& c) {
-  return c.shape.name() + " e" + std::to_string(c.ranks) + " chunks " + std::to_string(c.chunks);
+  return c.shape.name() + " e" + std::to_string(c.ranks) + " chunks " + std::to_string(c.chunks) +
+         " nodes of " + std::to_string(c.ranks_on_node) + " " + c.order;
 }
 
 const std::vector<Case>& cases() {
@@ -40,7 +45,17 @@ const std::vector<Case>& cases() {
       {{3, 1, 1, 1}, 1},
       {{1, 2, 1, 1}, 1, 1, 3},
       {{2, 1, 2, 1}, 1, 1, 2},
-      {{3, 1, 2, 1}, 2, 1, 1, ExpertPlacement::kContiguous, Lane::kCaller, DType::kBF16}};
+      {{3, 1, 2, 1}, 2, 1, 1, ExpertPlacement::kContiguous, Lane::kCaller, DType::kBF16},
+      // By node first: two and three nodes of two, two of three, with x as well, ranks of a node
+      // that are no neighbours in the group.
+      {.shape = {1, 1, 4, 1}, .ranks = 4, .ranks_on_node = 2},
+      {.shape = {1, 1, 6, 1}, .ranks = 6, .chunks = 2, .lane = Lane::kReduce, .ranks_on_node = 2},
+      {.shape = {1, 1, 6, 1}, .ranks = 6, .dtype = DType::kBF16, .ranks_on_node = 3},
+      {.shape = {2, 1, 4, 1}, .ranks = 4, .ranks_on_node = 4},
+      {.shape = {1, 1, 2, 3}, .ranks = 6, .ranks_on_node = 3, .order = "dzxy"},
+      // One stage is all there is: each node has one of the expert ranks, or one node has all.
+      {.shape = {1, 1, 2, 2}, .ranks = 2, .ranks_on_node = 1},
+      {.shape = {1, 1, 2, 2}, .ranks = 2, .ranks_on_node = 2}};
   return kCases;
 }
 
@@ -126,7 +141,9 @@ Async<Journey> travel(const Case& c, const ParallelContext& context, bool drop_d
   const ExpertMap map(kExperts, c.ranks, c.placement);
   const std::vector<std::int32_t> chosen = chosen_of(c, rank);
   const SendOrder order(chosen, map, c.chunks);
-  const TokenExchange exchange(context, c.ranks, drop_duplicates);
+  const TokenExchange exchange(context,
+                               RowExchange(context, c.ranks, c.ranks_on_node > 0, c.ranks_on_node),
+                               drop_duplicates);
   const ExchangePlan plan = co_await exchange.plan(order, c.lane);
   const std::size_t traced = context.grid.world().trace().size();
   const at::Tensor returned = empty_tensor({plan.returned_rows, kColumns}, c.dtype);
@@ -165,7 +182,7 @@ Async<Journey> travel(const Case& c, const ParallelContext& context, bool drop_d
 std::vector<Journey> travel_on_ranks(const Case& c, bool drop_duplicates, ValueOf value) {
   std::vector<Journey> journeys(static_cast<std::size_t>(c.shape.size()));
   run_thread_ranks(c.shape.size(), {.trace_length = 4096}, [&](Communicator& world) {
-    ProcessGrid grid(Grid(c.shape), world);
+    ProcessGrid grid(c.grid(), world);
     const ParallelContext context{grid, c.dtype};
     journeys[static_cast<std::size_t>(world.rank())] =
         run_to_end(travel(c, context, drop_duplicates, value));
@@ -179,7 +196,7 @@ TEST(TokenExchange, EachRowComesBackSummedOverX) {
     for (const bool drop_duplicates : {true, false}) {
       const std::vector<Journey> journeys = travel_on_ranks(c, drop_duplicates, value_of);
       for (int r = 0; r < c.shape.size(); ++r) {
-        const Coords at = Grid(c.shape).coords(WorldRank(r));
+        const Coords at = c.grid().coords(WorldRank(r));
         const int rank = at.z + c.shape.z * at.data;
         const std::vector<std::int32_t> chosen = chosen_of(c, rank);
         Sources all;
@@ -212,9 +229,14 @@ TEST(TokenExchange, DroppingDuplicatesChangesNoBit) {
 /// A row there, in both tensors, and back, in one.
 std::int64_t bytes_of_a_row(const Case& c) { return (2 * kColumns + 1) * dtype_size(c.dtype); }
 
+/// Whether a row is moved twice each way, by way of another rank: that rank's bytes are others'.
+bool passes_through(const Case& c) {
+  return c.ranks_on_node > 0 && ExpertNodes(c.grid(), {}, c.ranks, c.ranks_on_node).staged();
+}
+
 TEST(TokenExchange, EachXSendsItsPartOfTheBytes) {
   for (Case c : cases()) {
-    if (c.ranks == 1) continue;  // Nothing travels.
+    if (c.ranks == 1 || passes_through(c)) continue;  // Nothing travels.
     c.multiple = c.shape.x;
     SCOPED_TRACE(name_of(c));
     const std::vector<Journey> with = travel_on_ranks(c, true, value_of);
@@ -229,11 +251,11 @@ TEST(TokenExchange, EachXSendsItsPartOfTheBytes) {
 
 TEST(TokenExchange, PartsOfTheBytesThatDoNotDivide) {
   for (const Case& c : cases()) {
-    if (c.ranks == 1) continue;  // Nothing travels.
+    if (c.ranks == 1 || passes_through(c)) continue;
     SCOPED_TRACE(name_of(c));
     const std::vector<Journey> with = travel_on_ranks(c, true, value_of);
     const std::vector<Journey> without = travel_on_ranks(c, false, value_of);
-    const Grid grid(c.shape);
+    const Grid grid = c.grid();
     for (int r = 0; r < c.shape.size(); ++r) {
       const auto i = static_cast<std::size_t>(r);
       std::int64_t rows = 0;
@@ -248,6 +270,40 @@ TEST(TokenExchange, PartsOfTheBytesThatDoNotDivide) {
       EXPECT_LE(with[i].bytes, without[i].bytes);
     }
   }
+}
+
+/// Of all-to-alls between nodes, or of those among all expert ranks, by group's name in the trace.
+TEST(TokenExchange, ByNodeFirstSendsFewerMessagesBetweenNodes) {
+  const Case c{.shape = {1, 1, 6, 1}, .ranks = 6, .ranks_on_node = 2};
+  run_thread_ranks(c.shape.size(), {.trace_length = 4096}, [&](Communicator& world) {
+    ProcessGrid grid(c.grid(), world);
+    const ParallelContext context{grid, c.dtype};
+    run_to_end(travel(c, context, true, value_of));
+    int on_node = 0, between = 0, all = 0;
+    for (const std::string& line : world.trace()) {
+      if (line.find("all_to_all") == std::string::npos) continue;
+      on_node += line.find("over experts on the node") != std::string::npos;
+      between += line.find("over experts between nodes") != std::string::npos;
+      all += line.find("over 6 expert ranks") != std::string::npos;
+    }
+    EXPECT_EQ(all, 1) << "the counts";
+    EXPECT_EQ(on_node, 4) << "what passes, two tensors there, one back";
+    EXPECT_EQ(between, 3);
+  });
+}
+
+TEST(TokenExchange, ByNodeFirstNeedsEvenNodes) {
+  run_thread_ranks(4, {}, [&](Communicator& world) {
+    ProcessGrid grid(Grid({1, 1, 4, 1}), world);
+    const ParallelContext context{grid, DType::kF32};
+    try {
+      RowExchange(context, 4, true, 3);
+      ADD_FAILURE() << "taken";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    }
+    RowExchange(context, 4, false, 3);
+  });
 }
 
 }  // namespace

@@ -70,6 +70,19 @@ TEST_F(MoeBits, ChunksAndDuplicatesChangeNone) {
   });
 }
 
+TEST_F(MoeBits, ExchangeByNodeFirstChangesNone) {
+  const RunSpec one = run_of(with_experts(tiny_llama(), 9), 8);
+  const VerifyReference reference = make_reference(one, 2, random_samples(one));
+  RunSpec run = on(one, ExpertCase{{3, 1, 4, 1}, 4, 1});
+  run.parallel.ranks_on_node = 6;
+  const std::uint32_t expected = verify(run, reference).hash;
+  for (const int chunks : {1, 2}) {
+    run.parallel.expert_chunks = chunks;
+    run.parallel.node_first_exchange = true;
+    EXPECT_EQ(verify(run, reference).hash, expected) << chunks;
+  }
+}
+
 TEST_F(MoeBits, OverlapChangesNone) {
   for_each_run([](const RunSpec& base, const VerifyReference& reference) {
     RunSpec run = base;
