@@ -59,13 +59,13 @@ void bench(std::int64_t experts, std::int64_t tokens, std::int64_t k, std::int64
   const std::int64_t all = experts * tokens;
   const at::Tensor x = normal(all, k, dtype), dy = normal(all, n, dtype);
   const at::Tensor w = normal(experts * n, k, dtype), w_dense = normal(n, k, dtype);
-  const at::Tensor dx = empty_tensor({all, k}, dtype);
+  const at::Tensor y = empty_tensor({all, n}, dtype), dx = empty_tensor({all, k}, dtype);
   const at::Tensor dw = zero_tensor({experts * n, k}, DType::kF32);
   const at::Tensor dw_dense = zero_tensor({n, k}, DType::kF32);
   const double flops = 2.0 * static_cast<double>(all * n * k);
   fmt::print("{} experts of {} tokens, {} -> {}\n", experts, tokens, k, n);
   compare(
-      "forward", flops, [&] { grouped_product_forward(x, w, rows); },
+      "forward", flops, [&] { grouped_product_forward(x, w, rows, y); },
       [&] { product_forward(x, w_dense); });
   compare(
       "input gradient", flops, [&] { grouped_product_input_gradient(dy, w, rows, dx); },

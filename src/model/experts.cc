@@ -89,9 +89,10 @@ Async<void> Experts::restore(const Part& part, const at::Tensor& up, Saved& save
   if (!saved.up.defined()) {
     {
       const TimedSpan span = context_.timed("experts forward", up_.name());
-      saved.up = grouped_product_forward(
-          saved.input, rows_of(up, part.slots.begin * up_width_, part.slots.end * up_width_),
-          *part.rows);
+      saved.up = empty_tensor({saved.input.size(0), up_width_}, context_.compute);
+      grouped_product_forward(saved.input,
+                              rows_of(up, part.slots.begin * up_width_, part.slots.end * up_width_),
+                              *part.rows, saved.up);
     }
     Communicator& contraction = context_.grid.group({Axis::kY});
     const Lane lane = forward_lane(context_);
@@ -108,15 +109,15 @@ Async<void> Experts::restore(const Part& part, const at::Tensor& up, Saved& save
   if (!saved.activated.defined()) activate(part, saved);
 }
 
-Async<at::Tensor> Experts::forward(const Part& part, const Gathered& gathered, Saved& saved) const {
+Async<void> Experts::forward(const Part& part, const Gathered& gathered, Saved& saved,
+                             const at::Tensor& output) const {
   co_await restore(part, gathered.up, saved);
   const TimedSpan span = context_.timed("experts forward", down_.name());
-  const at::Tensor output = grouped_product_forward(
+  grouped_product_forward(
       saved.activated,
       rows_of(gathered.down, part.slots.begin * out_width_, part.slots.end * out_width_),
-      *part.rows);
+      *part.rows, output);
   if (down_bias_) add_down_bias(part, output, saved);
-  co_return output;
 }
 
 void Experts::add_down_bias(const Part& part, const at::Tensor& output, const Saved& saved) const {
@@ -175,9 +176,9 @@ Async<void> Experts::down_bias_backward(const Part& part, const at::Tensor& d_ou
   }
 }
 
-Async<Experts::Gradients> Experts::backward(const Part& part, const Gathered& gathered,
-                                            const Targets& targets, const at::Tensor& d_output,
-                                            const Saved& saved) {
+Async<void> Experts::backward(const Part& part, const Gathered& gathered, const Targets& targets,
+                              const at::Tensor& d_output, const Saved& saved,
+                              const Gradients& gradients) {
   const Range& slots = part.slots;
   auto rows_here = [&](const at::Tensor& block, std::int64_t width) {
     return rows_of(block, slots.begin * width, slots.end * width);
@@ -198,8 +199,6 @@ Async<Experts::Gradients> Experts::backward(const Part& part, const Gathered& ga
                                     targets.down.accumulate);
   }
   co_await finished(std::move(reduction));
-  Gradients gradients{empty_tensor(saved.input.sizes(), context_.compute),
-                      empty_tensor({saved.input.size(0), 1}, DType::kF32)};
   const at::Tensor d_up = activate_backward(part, d_activated, saved, gradients.weights);
   if (down_bias_) co_await down_bias_backward(part, d_output, saved, gradients.weights);
   {
@@ -212,7 +211,6 @@ Async<Experts::Gradients> Experts::backward(const Part& part, const Gathered& ga
     grouped_product_weight_gradient(d_up, saved.input, *part.rows,
                                     rows_here(targets.up.tensor, up_width_), targets.up.accumulate);
   }
-  co_return gradients;
 }
 
 }  // namespace fourfold

@@ -46,9 +46,10 @@ class Experts {
   };
   Part part(int chunks, int chunk, const std::vector<std::int64_t>& rows) const;
 
-  /// From saved.input and .weights to the output, [rows, hidden of this rank], a partial sum on
-  /// each x.
-  Async<at::Tensor> forward(const Part& part, const Gathered& gathered, Saved& saved) const;
+  /// From saved.input and .weights to `output`, [rows, hidden of this rank], a partial sum on each
+  /// x.
+  Async<void> forward(const Part& part, const Gathered& gathered, Saved& saved,
+                      const at::Tensor& output) const;
   /// Computes again what `saved` lacks besides input and weights; `up` is Gathered::up.
   Async<void> restore(const Part& part, const at::Tensor& up, Saved& saved) const;
 
@@ -65,8 +66,9 @@ class Experts {
     down_.add_gradient(targets.down);
     up_.add_gradient(targets.up);
   }
-  Async<Gradients> backward(const Part& part, const Gathered& gathered, const Targets& targets,
-                            const at::Tensor& d_output, const Saved& saved);
+  /// Fills `gradients`.
+  Async<void> backward(const Part& part, const Gathered& gathered, const Targets& targets,
+                       const at::Tensor& d_output, const Saved& saved, const Gradients& gradients);
 
   at::Tensor gather_up() const { return up_.gather(); }
 

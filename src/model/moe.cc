@@ -111,9 +111,10 @@ Async<void> Moe::forward_chunk(const at::Tensor& x, const Experts::Gathered& gat
   const auto n = static_cast<std::size_t>(number);
   const ExchangeChunk& chunk = saved.plan.chunks[n];
   co_await fetch_chunk(x, number, saved);
-  const at::Tensor output =
-      co_await experts_.forward(part(chunk, number), gathered, saved.chunks[n]);
-  co_await exchange_.from_experts(chunk, output, rows_of_chunk(returned, chunk), lane());
+  const at::Tensor rows = rows_of_chunk(returned, chunk);
+  const at::Tensor output = exchange_.room_at_experts(chunk, rows);
+  co_await experts_.forward(part(chunk, number), gathered, saved.chunks[n], output);
+  co_await exchange_.from_experts(chunk, output, rows, lane());
 }
 
 Async<at::Tensor> Moe::forward(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const {
@@ -175,12 +176,14 @@ Async<void> Moe::backward_chunk(const BackwardPass& pass, int number) {
   std::vector<at::Tensor> sent{rows_to_send(pass.d_output, chunk)};
   const std::vector<at::Tensor> arrived =
       co_await exchange_.to_experts(chunk, std::move(sent), lane());
-  const Experts::Gradients gradients = co_await experts_.backward(
-      part(chunk, number), pass.gathered, pass.targets, arrived[0], pass.saved.chunks[n]);
-  co_await exchange_.from_experts(chunk, gradients.input, rows_of_chunk(pass.d_rows, chunk),
-                                  lane());
-  co_await exchange_.from_experts(chunk, gradients.weights, rows_of_chunk(pass.d_weights, chunk),
-                                  lane());
+  const at::Tensor d_rows = rows_of_chunk(pass.d_rows, chunk);
+  const at::Tensor d_weights = rows_of_chunk(pass.d_weights, chunk);
+  const Experts::Gradients gradients{exchange_.room_at_experts(chunk, d_rows),
+                                     exchange_.room_at_experts(chunk, d_weights)};
+  co_await experts_.backward(part(chunk, number), pass.gathered, pass.targets, arrived[0],
+                             pass.saved.chunks[n], gradients);
+  co_await exchange_.from_experts(chunk, gradients.input, d_rows, lane());
+  co_await exchange_.from_experts(chunk, gradients.weights, d_weights, lane());
 }
 
 Async<at::Tensor> Moe::backward(const at::Tensor& x, const at::Tensor& d_output,

@@ -83,17 +83,16 @@ std::int64_t groups_of(std::span<const std::int64_t> rows_of_group) {
 
 }  // namespace
 
-at::Tensor grouped_product_forward(const at::Tensor& x, const at::Tensor& w,
-                                   std::span<const std::int64_t> rows_of_group) {
+void grouped_product_forward(const at::Tensor& x, const at::Tensor& w,
+                             std::span<const std::int64_t> rows_of_group, at::Tensor out) {
   check_rows(x, rows_of_group);
   const std::int64_t n = w.size(0) / groups_of(rows_of_group), k = w.size(1);
-  at::Tensor y = empty_tensor({x.size(0), n}, tensor_dtype(x));
   for_pieces(rows_of_group, n, k, [&](const Piece& p) {
     if (x.scalar_type() == at::kFloat && p.rows <= kFewRows) {
       const float *rows = elements<float>(x) + p.first_row * k,
                   *weights = elements<float>(w) + (p.group * n + p.begin) * k;
       kernels::few_rows_product(rows, weights, p.rows, p.end - p.begin, k,
-                                elements<float>(y) + p.first_row * n + p.begin, n);
+                                elements<float>(out) + p.first_row * n + p.begin, n);
       return;
     }
     // MKL packs the weights of a call; more of them than this fall out of the cache meanwhile.
@@ -102,10 +101,9 @@ at::Tensor grouped_product_forward(const at::Tensor& x, const at::Tensor& w,
       const std::int64_t columns = std::min(kAtOnce, p.end - i);
       multiply(rows_of(x, p.first_row, p.first_row + p.rows),
                block_of(w, p.group * n + i, columns, 0, k).t(),
-               block_of(y, p.first_row, p.rows, i, columns));
+               block_of(out, p.first_row, p.rows, i, columns));
     }
   });
-  return y;
 }
 
 void grouped_product_input_gradient(const at::Tensor& dy, const at::Tensor& w,

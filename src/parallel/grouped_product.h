@@ -16,9 +16,9 @@ namespace fourfold {
 // for their meeting: each thread takes an even share of the whole work, some groups and a slice of
 // the first and last of them, and multiplies alone.
 
-/// Forward: rows of x [R, k] · wᵀ of their group → [R, n].
-at::Tensor grouped_product_forward(const at::Tensor& x, const at::Tensor& w,
-                                   std::span<const std::int64_t> rows_of_group);
+/// Forward: rows of x [R, k] · wᵀ of their group → out [R, n].
+void grouped_product_forward(const at::Tensor& x, const at::Tensor& w,
+                             std::span<const std::int64_t> rows_of_group, at::Tensor out);
 
 /// Gradient of the input: rows of dy [R, n] · w of their group → out [R, k].
 void grouped_product_input_gradient(const at::Tensor& dy, const at::Tensor& w,

@@ -27,10 +27,14 @@ class ParameterUnit {
 
   /// In the order of the forward pass.
   const std::vector<Parameter*>& parameters() const { return parameters_; }
-  const std::vector<const WeightBlock*>& matrices() const { return matrices_; }
+  const std::vector<WeightBlock*>& matrices() const { return matrices_; }
 
-  void zero_gradients() const {
-    for (Parameter* p : parameters_) p->gradient.zero_();
+  /// Before the first backward of a step. A matrix's gradient has its old value until then.
+  void forget_gradients() const {
+    for (WeightBlock* m : matrices_) m->forget_gradient();
+    for (VectorBlock* v : vectors_) {
+      for (Parameter& p : v->parameters()) p.gradient.zero_();
+    }
   }
   /// Completes the vectors' gradients over z; after the last backward of a step.
   void finish_gradients() const {
@@ -47,7 +51,7 @@ class ParameterUnit {
   }
 
   std::vector<Parameter*> parameters_;
-  std::vector<const WeightBlock*> matrices_;
+  std::vector<WeightBlock*> matrices_;
   std::vector<VectorBlock*> vectors_;
 };
 

@@ -74,9 +74,18 @@ Async<std::vector<at::Tensor>> TokenExchange::to_experts(const ExchangeChunk& ch
   co_return arrived;
 }
 
+at::Tensor TokenExchange::room_at_experts(const ExchangeChunk& chunk,
+                                          const at::Tensor& returned) const {
+  return alone() ? returned : room_for(chunk.expert_rows(), returned);
+}
+
 Async<void> TokenExchange::from_experts(const ExchangeChunk& chunk, const at::Tensor& partial,
                                         at::Tensor returned, Lane lane) const {
-  at::Tensor rows = alone() ? partial : put_by_sender(chunk, partial);
+  if (alone()) {
+    co_await finished(x().all_reduce(buffer_of(returned), ReduceOp::kSum, lane));
+    co_return;
+  }
+  at::Tensor rows = put_by_sender(chunk, partial);
   if (parts() == 1) {
     co_await finished(x().all_reduce(buffer_of(rows), ReduceOp::kSum, lane));
   } else {
@@ -84,10 +93,6 @@ Async<void> TokenExchange::from_experts(const ExchangeChunk& chunk, const at::Te
     co_await finished(x().reduce_scatter(buffer_of(rows), buffer_of(mine),
                                          times(chunk.arrived, rows.size(1)), ReduceOp::kSum, lane));
     rows = mine;
-  }
-  if (alone()) {
-    returned.copy_(rows);
-    co_return;
   }
   const at::Tensor back = parts() == 1 ? returned : room_for(sum(chunk.send), rows);
   co_await rows_.back(chunk, rows, back, lane);

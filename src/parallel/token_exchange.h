@@ -34,7 +34,10 @@ class TokenExchange {
   /// columns].
   Async<std::vector<at::Tensor>> to_experts(const ExchangeChunk& chunk,
                                             std::vector<at::Tensor> rows, Lane lane) const;
-  /// `partial` [chunk's expert rows, columns], summed over x into `returned`, [chunk's returned
+  /// Where experts put what they make of a chunk's rows, [chunk's expert rows, columns of
+  /// `returned`]: `returned` itself where nothing travels.
+  at::Tensor room_at_experts(const ExchangeChunk& chunk, const at::Tensor& returned) const;
+  /// `partial`, which room_at_experts() gave, summed over x into `returned`, [chunk's returned
   /// rows, columns]: dense rows of a larger tensor or of its own.
   Async<void> from_experts(const ExchangeChunk& chunk, const at::Tensor& partial,
                            at::Tensor returned, Lane lane) const;

@@ -1,5 +1,7 @@
 #include "parallel/weight_block.h"
 
+#include <utility>
+
 #include "device/tensors.h"
 #include "kernels/elementwise.h"
 #include "parallel/overlap_scheduler.h"
@@ -33,21 +35,27 @@ WeightBlock::GradientTarget WeightBlock::gradient_target() {
 }
 
 WeightBlock::GradientTarget WeightBlock::new_gradient_target() {
-  if (storers().size() == 1) return {gradients(), true};
+  if (storers().size() == 1) return {gradients(), !std::exchange(forgotten_, false)};
   return {empty_tensor({rows(), cols()}, DType::kF32), false};
 }
 
 WeightBlock::Scatter WeightBlock::start_scatter(const GradientTarget& target, Lane lane) {
-  if (storers().size() == 1) return {gradients(), {}, {}};
+  if (storers().size() == 1) return {};
+  const bool adds = !std::exchange(forgotten_, false);
   const DType type = context().gradients;
   const at::Tensor part = empty_tensor(gradients().sizes(), type);
   const at::Tensor whole = as_type(target.tensor, type);
-  return {gradients(), part, InFlight({whole, part}, start_scatter_to_shards(whole, part, lane))};
+  return {gradients(), part, adds,
+          InFlight({whole, part}, start_scatter_to_shards(whole, part, lane))};
 }
 
 void WeightBlock::Scatter::finish() {
   in_flight_.wait();
   if (!part_.defined()) return;
+  if (!adds_) {
+    gradients_.copy_(part_);
+    return;
+  }
   with_type(tensor_dtype(part_), [&]<class T>(T) {
     kernels::accumulate(elements<float>(gradients_), elements<T>(part_), part_.numel());
   });

@@ -41,6 +41,8 @@ class WeightBlock : public ParameterGroup {
     bool accumulate = false;
   };
   GradientTarget new_gradient_target();
+  /// The stored gradient is that of nothing: the next one is stored as it is, not added.
+  void forget_gradient() { forgotten_ = true; }
   /// The same by the scheduler where there is one; add_gradient() follows.
   GradientTarget gradient_target();
 
@@ -48,9 +50,11 @@ class WeightBlock : public ParameterGroup {
   /// is the order of sums, however long the operations take.
   class Scatter {
    public:
-    Scatter(at::Tensor gradients, at::Tensor part, InFlight in_flight)
+    Scatter() = default;
+    Scatter(at::Tensor gradients, at::Tensor part, bool adds, InFlight in_flight)
         : gradients_(std::move(gradients)),
           part_(std::move(part)),
+          adds_(adds),
           in_flight_(std::move(in_flight)) {}
     void finish();
     /// False where nothing is summed: Gz = 1.
@@ -58,13 +62,17 @@ class WeightBlock : public ParameterGroup {
 
    private:
     at::Tensor gradients_;
-    at::Tensor part_;  ///< Undefined where nothing is to be added.
+    at::Tensor part_;  ///< Undefined where nothing travels.
+    bool adds_ = true;
     InFlight in_flight_;
   };
   /// Takes the written gradient.
   Scatter start_scatter(const GradientTarget& target, Lane lane);
   /// The same by the scheduler where there is one: the sum is stored by its finish_scatters().
   void add_gradient(const GradientTarget& target);
+
+ private:
+  bool forgotten_ = false;
 };
 
 }  // namespace fourfold

@@ -146,7 +146,7 @@ MicroBatch RankModel::make_batch(std::int64_t first_sample, std::vector<std::int
 double RankModel::compute_gradients(std::int64_t step, std::int64_t first_sample,
                                     const SampleReader& samples) {
   const std::int64_t tokens = run_.train.global_batch * run_.train.seq_len;
-  for (const ParameterUnit& unit : model_.units()) unit.zero_gradients();
+  for (const ParameterUnit& unit : model_.units()) unit.forget_gradients();
   routers_.begin_step();
   double loss_sum = 0;
   GradientSync sync(context_, overlap_);

@@ -161,11 +161,11 @@ Async<Journey> travel(const Case& c, const ParallelContext& context, bool drop_d
     for (const at::Tensor& a : arrived) {
       EXPECT_TRUE(a.equal(rows_of_sources(wanted, a.size(1), c.dtype, value))) << "chunk " << n;
     }
-    const at::Tensor partial = arrived[0].mul(1.0 + context.coords().x);
-    co_await exchange.from_experts(
-        chunk, partial,
-        rows_of(returned, chunk.returned_first, chunk.returned_first + chunk.returned_rows()),
-        c.lane);
+    const at::Tensor back =
+        rows_of(returned, chunk.returned_first, chunk.returned_first + chunk.returned_rows());
+    const at::Tensor partial = exchange.room_at_experts(chunk, back);
+    partial.copy_(arrived[0].mul(1.0 + context.coords().x));
+    co_await exchange.from_experts(chunk, partial, back, c.lane);
   }
   journey.bytes = all_to_all_bytes(context.grid.world().trace(), traced);
   journey.came_back = zero_tensor({static_cast<std::int64_t>(chosen.size()), kColumns}, c.dtype);
