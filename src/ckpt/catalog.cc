@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <set>
 
 #include "base/crc32c.h"
 
@@ -12,13 +11,6 @@ namespace {
 
 constexpr std::int64_t kMaxCurrentBytes = 4096;
 constexpr std::int64_t kMaxConfigBytes = 16 << 20;
-
-/// The checkpoint that an abandoned folder was: "abandoned-step-00000200" or, where that name was
-/// taken, "abandoned-step-00000200-2".
-std::optional<CheckpointId> abandoned_id(const std::string& folder) {
-  const std::string rest = folder.substr(std::string(kAbandonedPrefix).size());
-  return CheckpointId::parse(rest.substr(0, rest.find('-', rest.find('-') + 1)));
-}
 
 void sort_names(const Fs& fs, const std::string& dir, Catalog& catalog) {
   for (const std::string& name : fs.list(dir)) {
@@ -37,6 +29,11 @@ void sort_names(const Fs& fs, const std::string& dir, Catalog& catalog) {
 }
 
 }  // namespace
+
+std::optional<CheckpointId> abandoned_id(const std::string& folder) {
+  const std::string rest = folder.substr(std::string_view(kAbandonedPrefix).size());
+  return CheckpointId::parse(rest.substr(0, rest.find('-', rest.find('-') + 1)));
+}
 
 std::vector<CheckpointId> Catalog::candidates() const {
   std::vector<CheckpointId> order;
@@ -69,7 +66,17 @@ Catalog read_catalog(const Fs& fs, const std::string& dir) {
 
 Result<Manifest> read_manifest(const Fs& fs, const std::string& folder) {
   try {
-    return parse_manifest(read_file(fs, join_path(folder, kManifestName), kMaxManifestBytes));
+    auto manifest =
+        parse_manifest(read_file(fs, join_path(folder, kManifestName), kMaxManifestBytes));
+    if (!manifest) return manifest;
+    const auto named = CheckpointId::parse(folder.substr(folder.find_last_of('/') + 1));
+    if (named && *named != manifest.value().id) {
+      return Error(ErrorKind::kData,
+                   fmt::format("{} has the manifest of {}", folder, manifest.value().id.folder()),
+                   "a checkpoint keeps the name that it was saved under, or takes one without a "
+                   "step");
+    }
+    return manifest;
   } catch (const Error& error) {
     return error;
   }
@@ -117,15 +124,6 @@ void remove_checkpoint(Fs& fs, const std::string& dir, const std::string& folder
   fs.sync_directory(dir);
 }
 
-void collect_garbage(Fs& fs, const std::string& dir) {
-  const Catalog catalog = read_catalog(fs, dir);
-  for (const std::string& name : catalog.stray) fs.remove_file(join_path(dir, name));
-  for (const CheckpointId& id : catalog.incomplete) {
-    // What CURRENT names was whole once: evidence, until another takes its place.
-    if (id != catalog.current) remove_checkpoint(fs, dir, id.folder());
-  }
-}
-
 std::vector<std::string> abandon_newer(Fs& fs, const std::string& dir, const CheckpointId& id) {
   const Catalog catalog = read_catalog(fs, dir);
   std::vector<std::string> names;
@@ -141,24 +139,16 @@ std::vector<std::string> abandon_newer(Fs& fs, const std::string& dir, const Che
   return names;
 }
 
-void remove_older(Fs& fs, const std::string& dir, const Retention& retention) {
-  const Catalog catalog = read_catalog(fs, dir);
-  std::set<Step> seen;
-  for (auto it = catalog.complete.rbegin(); it != catalog.complete.rend(); ++it) {
-    // Of two of one step the newer one counts.
-    const bool newest_of_step = seen.insert(it->step).second;
-    const bool kept = newest_of_step &&
-                      (static_cast<int>(seen.size()) <= std::max(retention.keep_latest, 1) ||
-                       (retention.keep_every > 0 && it->step.value % retention.keep_every == 0));
-    if (!kept && *it != catalog.current) remove_checkpoint(fs, dir, it->folder());
+int incarnation_after(const Catalog& catalog, const CheckpointId& id) {
+  int incarnation = id.incarnation;
+  const auto rise_above = [&](int left) { incarnation = std::max(incarnation, left + 1); };
+  for (const CheckpointId& newer : catalog.complete) {
+    if (newer > id) rise_above(std::max(newer.incarnation, id.incarnation));
   }
   for (const std::string& folder : catalog.abandoned) {
-    const auto id = abandoned_id(folder);
-    if (id && catalog.current && id->step <= catalog.current->step) {
-      remove_checkpoint(fs, dir, folder);
-    }
+    if (const auto left = abandoned_id(folder)) rise_above(left->incarnation);
   }
-  collect_garbage(fs, dir);
+  return incarnation;
 }
 
 }  // namespace fourfold

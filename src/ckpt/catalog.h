@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "ckpt/fs.h"
 #include "ckpt/manifest.h"
-#include "ckpt/retention.h"
 
 namespace fourfold {
 
@@ -20,12 +19,13 @@ inline constexpr const char* kRunIdName = "RUN_ID";
 inline constexpr const char* kProbePrefix = ".probe-";  ///< Files of check_shared_folder.
 
 struct Catalog {
-  std::vector<CheckpointId> complete;    ///< With a manifest, whatever is in it; oldest first.
-  std::vector<CheckpointId> incomplete;  ///< Without one: a save that did not end.
-  std::vector<std::string> abandoned;    ///< Folders abandoned-….
-  std::vector<std::string> stray;        ///< Temporary files that nobody writes.
-  std::optional<CheckpointId> current;   ///< What CURRENT names, be it there or not.
-  std::string current_problem;           ///< Why CURRENT could not be read; empty if there is none.
+  std::vector<CheckpointId> complete;  ///< With a manifest, whatever is in it; oldest first.
+  /// Without one: a save that did not end, or what others refer to of a checkpoint that is gone.
+  std::vector<CheckpointId> incomplete;
+  std::vector<std::string> abandoned;   ///< Folders abandoned-….
+  std::vector<std::string> stray;       ///< Temporary files that nobody writes.
+  std::optional<CheckpointId> current;  ///< What CURRENT names, be it there or not.
+  std::string current_problem;          ///< Why CURRENT could not be read; empty if there is none.
 
   /// Whether a run has been saved here, even if none of it is usable any more.
   bool has_history() const {
@@ -38,9 +38,14 @@ struct Catalog {
   std::optional<CheckpointId> newest_committed() const;
 };
 
+/// The checkpoint that an abandoned folder was: "abandoned-step-00000200" or, where that name was
+/// taken, "abandoned-step-00000200-2".
+std::optional<CheckpointId> abandoned_id(const std::string& folder);
+
 Catalog read_catalog(const Fs& fs, const std::string& dir);
 
-/// Reads and checks a manifest, without the configuration.
+/// Reads and checks a manifest, without the configuration. An Error (kData) too where the folder
+/// has the name of another checkpoint.
 Result<Manifest> read_manifest(const Fs& fs, const std::string& folder);
 
 /// The configuration that the manifest names, checked.
@@ -57,15 +62,12 @@ void set_current(Fs& fs, const std::string& dir, const CheckpointId& id);
 /// Makes the folder no checkpoint (its manifest goes first), then removes it.
 void remove_checkpoint(Fs& fs, const std::string& dir, const std::string& folder);
 
-/// Removes temporary files and the folders of saves that did not end.
-void collect_garbage(Fs& fs, const std::string& dir);
-
 /// Renames the checkpoints that are newer than `id`, so that they are never loaded by themselves.
 /// Returns their names.
 std::vector<std::string> abandon_newer(Fs& fs, const std::string& dir, const CheckpointId& id);
 
-/// Removes all but the newest incarnations of the steps to be kept and what CURRENT names, and
-/// abandoned folders that the run has caught up with.
-void remove_older(Fs& fs, const std::string& dir, const Retention& retention);
+/// The incarnation of checkpoints that go on from `id`, so that no id is that of one which the run
+/// has gone back to before: its own, or above all that is newer or abandoned.
+int incarnation_after(const Catalog& catalog, const CheckpointId& id);
 
 }  // namespace fourfold

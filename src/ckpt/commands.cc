@@ -6,6 +6,7 @@
 
 #include "base/units.h"
 #include "ckpt/catalog.h"
+#include "ckpt/retention.h"
 
 namespace fourfold {
 namespace {
@@ -28,19 +29,29 @@ std::int64_t bytes_of(const Manifest& manifest) {
   return bytes;
 }
 
-/// What a look at names and sizes shows to be wrong; empty if nothing.
-std::string quick_problem(const Fs& fs, const std::string& folder, const Manifest& manifest) {
-  for (const FileRecord& record : manifest.files) {
-    try {
-      const std::int64_t size = fs.open(join_path(folder, record.name))->size();
-      if (size != record.size) {
-        return fmt::format("{} has {} bytes, {} were written", record.name, size, record.size);
-      }
-    } catch (const Error& error) {
-      return error.what();
+std::string size_problem(const Fs& fs, const std::string& folder,
+                         const std::vector<FileRecord>& files) try {
+  for (const FileRecord& record : files) {
+    const std::int64_t size = fs.open(join_path(folder, record.name))->size();
+    if (size != record.size) {
+      return fmt::format("{} has {} bytes, {} were written", record.name, size, record.size);
     }
   }
   return "";
+} catch (const Error& error) {
+  return error.what();
+}
+
+/// What a look at names and sizes shows to be wrong, also of what is referred to; empty if nothing.
+std::string quick_problem(const Fs& fs, const std::string& dir, const std::string& name,
+                          const Manifest& manifest) {
+  std::string problem = size_problem(fs, join_path(dir, name), manifest.files);
+  for (const ReferredCheckpoint& r : manifest.referred) {
+    if (!problem.empty()) break;
+    problem = size_problem(fs, join_path(dir, r.id.folder()), r.files);
+    if (!problem.empty()) problem = r.id.folder() + ": " + problem;
+  }
+  return problem;
 }
 
 std::string ls_row(const Fs& fs, const std::string& dir, const std::string& name, bool current) {
@@ -52,7 +63,7 @@ std::string ls_row(const Fs& fs, const std::string& dir, const std::string& name
     return fmt::format(fmt::runtime(kRow), name, "", "", "", "", "", note);
   }
   const Manifest& m = manifest.value();
-  const std::string problem = quick_problem(fs, folder, m);
+  const std::string problem = quick_problem(fs, dir, name, m);
   if (!problem.empty()) note += fmt::format("{}damaged: {}", note.empty() ? "" : ", ", problem);
   return fmt::format(fmt::runtime(kRow), name, m.id.step.value, m.meta.grid.name(), m.meta.zero,
                      m.files.size(), format_bytes(bytes_of(m)), note);
@@ -68,8 +79,10 @@ std::string tensor_lines(const Manifest& manifest) {
   for (const ManifestTensor& t : manifest.tensors) {
     std::string shape;
     for (const std::int64_t n : t.shape) shape += fmt::format("{}{}", shape.empty() ? "" : "x", n);
-    text += fmt::format("  {:<60} {:<11} {:<5} {:<7} {}\n", t.name, t.kind, dtype_name(t.dtype),
-                        tensor_class_name(t.cls), shape.empty() ? "scalar" : shape);
+    const bool older = t.version && *t.version != manifest.id;
+    text += fmt::format("  {:<60} {:<11} {:<5} {:<7} {}{}\n", t.name, t.kind, dtype_name(t.dtype),
+                        tensor_class_name(t.cls), shape.empty() ? "scalar" : shape,
+                        older ? " in " + t.version->folder() : "");
   }
   return text;
 }
@@ -90,6 +103,29 @@ std::string kind_lines(const Manifest& manifest) {
   return text;
 }
 
+std::string file_lines(const std::vector<FileRecord>& files) {
+  std::string text;
+  for (const FileRecord& file : files) {
+    text += fmt::format("  {:<40} {:>11}  crc32c {:08x}\n", file.name, format_bytes(file.size),
+                        file.file_crc);
+  }
+  return text;
+}
+
+/// What lies in older checkpoints; empty where nothing does.
+std::string referred_lines(const Manifest& manifest) {
+  std::map<CheckpointId, int> tensors;
+  for (const ManifestTensor& t : manifest.tensors) {
+    if (t.version) ++tensors[*t.version];
+  }
+  std::string text;
+  for (const ReferredCheckpoint& r : manifest.referred) {
+    text += fmt::format("\nin {}: {} tensors (grid {}, order {}, ZeRO {})\n{}", r.id.folder(),
+                        tensors[r.id], r.grid.name(), r.order, r.zero, file_lines(r.files));
+  }
+  return text;
+}
+
 std::string show_text(const std::string& folder, const Manifest& m) {
   std::string text = fmt::format(
       "checkpoint        {}\nstep              {}\nmodel             {}\nrun               {}\n"
@@ -100,11 +136,8 @@ std::string show_text(const std::string& folder, const Manifest& m) {
   for (const auto& [name, value] : m.meta.scalars) {
     text += fmt::format("{:<17} {}\n", name, value);
   }
-  text += fmt::format("\nkinds\n{}\nfiles\n", kind_lines(m));
-  for (const FileRecord& file : m.files) {
-    text += fmt::format("  {:<40} {:>11}  crc32c {:08x}\n", file.name, format_bytes(file.size),
-                        file.file_crc);
-  }
+  text += fmt::format("\nkinds\n{}\nfiles\n{}{}", kind_lines(m), file_lines(m.files),
+                      referred_lines(m));
   return text + fmt::format("\n{} tensors\n{}", m.tensors.size(), tensor_lines(m));
 }
 
@@ -168,8 +201,12 @@ Result<std::string> checkpoint_ls(const Fs& fs, const std::string& path) try {
   for (const CheckpointId& id : catalog.complete) {
     text += ls_row(fs, dir, id.folder(), id == catalog.current);
   }
+  const ReferredFiles referred = referred_files(fs, dir, catalog);
   for (const CheckpointId& id : catalog.incomplete) {
-    text += fmt::format("{:<18} incomplete: a save that did not end\n", id.folder());
+    text += fmt::format("{:<18} {}\n", id.folder(),
+                        referred.names.contains(id)
+                            ? "expert files of a checkpoint that is gone, which others refer to"
+                            : "incomplete: a save that did not end");
   }
   for (const std::string& name : catalog.abandoned) {
     text += fmt::format("{:<18} abandoned: the run went back to before it\n", name);

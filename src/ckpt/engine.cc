@@ -9,7 +9,6 @@
 #include "base/check.h"
 #include "base/fault_point.h"
 #include "ckpt/agree.h"
-#include "ckpt/shard_image.h"
 
 namespace fourfold {
 namespace {
@@ -41,9 +40,10 @@ class HeldTime {
 /// A state at a step boundary, being copied or copied to a buffer.
 struct CheckpointEngine::Snapshot {
   CheckpointMeta meta;
+  SaveSelection selection;
   int buffer = 0;
   double held_before = 0;
-  FileRecord record;
+  RankRecords records;
   double copy_seconds = 0;
   bool outlives = false;                ///< The copy is a file that the next start would find.
   std::unique_ptr<BackgroundJob> copy;  // Last: it uses the members above.
@@ -57,8 +57,10 @@ CheckpointEngine::CheckpointEngine(Communicator& world, CheckpointStore& store,
       log_(std::move(log)),
       agreement_(agree_on_save(world, state).value()),
       folder_(private_copies_folder(options_.memory_dir, store.run_id(), store.dir())),
+      newest_(std::exchange(options_.base, std::nullopt)),
       origin_{store.run_id(), std::to_string(broadcast_numbers(world, {draw_number()})[0]),
-              options_.base, options_.committed} {
+              newest_ ? timeline_name(newest_->id, newest_->meta) : "",
+              newest_ ? std::optional(newest_->id) : std::nullopt} {
   // A rank that cannot remove its old copies cannot make new ones either: nothing is lost with it.
   const auto failed = run_together(world, [&] {
     if (!folder_.empty()) remove_copies(memory_, folder_, world.rank(), world.size());
@@ -84,9 +86,10 @@ int CheckpointEngine::free_buffer() const {
 }
 
 std::shared_ptr<CheckpointEngine::Snapshot> CheckpointEngine::begin_copy(
-    const CheckpointMeta& meta) {
+    const CheckpointMeta& meta, const SaveSelection& selection) {
   auto snapshot = std::make_shared<Snapshot>();
   snapshot->meta = meta;
+  snapshot->selection = selection;
   snapshot->buffer = free_buffer();
   snapshot->held_before = held_seconds_;
   Snapshot& s = *snapshot;
@@ -103,16 +106,18 @@ std::shared_ptr<CheckpointEngine::Snapshot> CheckpointEngine::begin_copy(
 void CheckpointEngine::copy(Snapshot& s, const CopyOrigin& origin) {
   const int rank = world_.rank();
   const double began = clock_.seconds();
-  const auto metadata = tensor_file_metadata(s.meta.step, rank);
+  const RankContent content{rank, s.meta.step, agreement_.dense,
+                            selected_regions(agreement_, s.selection)};
   SnapshotBuffer& buffer = buffers_[static_cast<std::size_t>(s.buffer)];
-  if (!folder_.empty()) forget_copy(memory_, folder_, rank, s.buffer);
-  buffer.reserve(tensor_file_bytes(agreement_.sources, metadata),
-                 folder_.empty() ? "" : copy_path(folder_, rank, s.buffer));
-  s.record = fill_image(agreement_.sources, metadata, dense_file_name(rank), buffer.data());
+  const std::string path = folder_.empty() ? "" : copy_path(folder_, rank, s.buffer);
+  if (!path.empty()) forget_copy(memory_, path);
+  buffer.reserve(rank_image_bytes(content), path);
+  s.records = fill_rank_image(content, buffer.data());
   s.copy_seconds = clock_.seconds() - began;
   if (buffer.path().empty()) return;
   try {
-    describe_copy(memory_, folder_, rank, s.buffer, origin, s.meta, s.record, agreement_.tensors);
+    describe_copy(memory_, path, origin, {s.meta.step, options_.save.incarnation}, s.meta,
+                  s.records, agreement_, s.selection);
     s.outlives = true;
   } catch (const Error&) {
     // The next start will not know the copy; this checkpoint is as good.
@@ -120,27 +125,43 @@ void CheckpointEngine::copy(Snapshot& s, const CopyOrigin& origin) {
 }
 
 void CheckpointEngine::begin_write(std::shared_ptr<Snapshot> snapshot) {
-  writing_ = std::move(snapshot);
-  Snapshot& s = *writing_;
-  task_ = store_.begin_save(
-      world_.rank(), s.meta, agreement_,
-      [this, &s](const std::string& folder) {
-        if (const auto failed = s.copy->error()) throw *failed;
-        const TimedSpan span(world_.timeline(), TimelineSpan::Kind::kCheckpoint, "write", {},
-                             "persist");
-        write_image(store_.fs(), folder, s.record,
-                    buffers_[static_cast<std::size_t>(s.buffer)].data());
-        return s.record;
-      },
-      options_.save);
+  Snapshot& s = *snapshot;
+  task_ = begin_task(s.meta, s.selection, s.held_before, [this, &s](const std::string& folder) {
+    if (const auto failed = s.copy->error()) throw *failed;
+    const TimedSpan span(world_.timeline(), TimelineSpan::Kind::kCheckpoint, "write", {},
+                         "persist");
+    write_rank_image(store_.fs(), folder, s.records,
+                     buffers_[static_cast<std::size_t>(s.buffer)].data());
+    return s.records;
+  });
+  if (task_) writing_ = std::move(snapshot);
 }
 
-void CheckpointEngine::save(const CheckpointMeta& meta) {
+std::unique_ptr<SaveTask> CheckpointEngine::begin_task(const CheckpointMeta& meta,
+                                                       const SaveSelection& selection,
+                                                       double held_before,
+                                                       SaveTask::WriteFiles write) {
+  auto content = save_content(agreement_, selection, newest());
+  if (content) {
+    return store_.begin_save(world_.rank(), meta, std::move(content).value(), std::move(write),
+                             options_.save);
+  }
+  // Every rank finds the same.
+  EngineReport report;
+  report.save.id = {meta.step, options_.save.incarnation};
+  report.save.error = content.error();
+  report.held_seconds = -held_before;
+  reports_.push_back(std::move(report));
+  return nullptr;
+}
+
+void CheckpointEngine::save(const CheckpointMeta& meta, const SaveSelection& selection) {
   const HeldTime held(world_.timeline(), "checkpoint: save", clock_, held_seconds_);
-  if (!options_.async) return save_and_wait(meta);
+  agree_on_selection(world_, agreement_, selection).value();
+  if (!options_.async) return save_and_wait(meta, selection);
   wait_for_copy();                      // Of a state that nobody changed since it was saved.
   while (waiting_) advance(kPatience);  // Two are on their way: the disk sets the pace.
-  copying_ = begin_copy(meta);
+  copying_ = begin_copy(meta, selection);
   if (task_) {
     waiting_ = copying_;
   } else {
@@ -148,19 +169,18 @@ void CheckpointEngine::save(const CheckpointMeta& meta) {
   }
 }
 
-void CheckpointEngine::save_and_wait(CheckpointMeta meta) {
+void CheckpointEngine::save_and_wait(CheckpointMeta meta, const SaveSelection& selection) {
   const double held_before = held_seconds_;
-  const int rank = world_.rank();
   meta.session = origin_.session;
-  task_ = store_.begin_save(
-      rank, meta, agreement_,
-      [this, step = meta.step, rank](const std::string& folder) {
-        return write_tensor_file(store_.fs(), folder, dense_file_name(rank), agreement_.sources,
-                                 tensor_file_metadata(step, rank));
-      },
-      options_.save);
+  const RankContent content{world_.rank(), meta.step, agreement_.dense,
+                            selected_regions(agreement_, selection)};
+  task_ = begin_task(meta, selection, held_before, [&](const std::string& folder) {
+    return write_rank_files(store_.fs(), folder, content);
+  });
+  if (!task_) return;
   task_->finish(world_);
   reports_.push_back({task_->report(), /*copy_seconds=*/0, -held_before});
+  if (!task_->report().error) newest_ = task_->manifest();
   task_.reset();
 }
 
@@ -198,7 +218,8 @@ void CheckpointEngine::end_write() {
   reports_.push_back({report, writing_->copy_seconds, -writing_->held_before});
   if (!report.error) {
     committed_ = writing_;
-    origin_.committed = writing_->meta.step.value;
+    newest_ = task_->manifest();
+    origin_.committed = newest_->id;
   }
   if (!folder_.empty() && !writing_->outlives && !std::exchange(said_lost_, true)) {
     log_.warning("{} has no room for copies of the state: they will not outlive this process",

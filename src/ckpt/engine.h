@@ -2,11 +2,13 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/background_job.h"
 #include "base/clock.h"
+#include "ckpt/save_content.h"
 #include "ckpt/snapshot_buffer.h"
 #include "ckpt/store.h"
 #include "ckpt/surviving_copies.h"
@@ -19,10 +21,8 @@ struct EngineOptions {
   /// A memory file system for the copies, which then outlive the process; empty: own memory.
   std::string memory_dir = {};
   SaveOptions save = {};
-  /// The checkpoint that the run goes on from, by its timeline_name(), and its step; empty and -1:
-  /// none.
-  std::string base = {};
-  std::int64_t committed = -1;
+  /// The checkpoint that the run goes on from, whose versions saves may refer to; none: it begins.
+  std::optional<Manifest> base = {};
 };
 
 /// What a checkpoint cost and became.
@@ -45,6 +45,10 @@ struct EngineReport {
 /// before). Three buffers: one is written, one waits for that with a newer state, one keeps the
 /// newest committed state. A third save, when two are on their way, waits for the disk.
 ///
+/// A save may leave tensors that rotate to older checkpoints: their bytes are then those of their
+/// newest version that is committed when the writing begins, found in the newest committed
+/// manifest. A save that fails changes no version.
+///
 /// All calls are collective, in the same order on all ranks. One thread only.
 class CheckpointEngine {
  public:
@@ -54,8 +58,10 @@ class CheckpointEngine {
                    EngineOptions options, Log log);
   ~CheckpointEngine();
 
-  /// Begins a checkpoint of the state as it is now; without async, ends it as well.
-  void save(const CheckpointMeta& meta);
+  /// Begins a checkpoint of the state as it is now; without async, ends it as well. One that leaves
+  /// out a tensor of which no version is committed fails (kData). Throws Error (kInternal) where
+  /// the ranks do not select the same.
+  void save(const CheckpointMeta& meta, const SaveSelection& selection = {});
   /// To be called before the state changes.
   void before_update();
   /// To be called at each step boundary, before save().
@@ -71,6 +77,10 @@ class CheckpointEngine {
   /// before. For a run that fails. Not collective.
   bool ends_within(std::chrono::milliseconds time);
 
+  /// The newest committed checkpoint, with the newest version of each tensor that rotates; null
+  /// before the first.
+  const Manifest* newest() const { return newest_ ? &*newest_ : nullptr; }
+
   /// Removes the copies that outlive the process: for a run that has ended well.
   void forget_copies();
 
@@ -78,8 +88,10 @@ class CheckpointEngine {
   struct Snapshot;
   void advance(std::chrono::milliseconds patience);
   void wait_for_copy();
-  void save_and_wait(CheckpointMeta meta);
-  std::shared_ptr<Snapshot> begin_copy(const CheckpointMeta& meta);
+  void save_and_wait(CheckpointMeta meta, const SaveSelection& selection);
+  std::unique_ptr<SaveTask> begin_task(const CheckpointMeta& meta, const SaveSelection& selection,
+                                       double held_before, SaveTask::WriteFiles write);
+  std::shared_ptr<Snapshot> begin_copy(const CheckpointMeta& meta, const SaveSelection& selection);
   void copy(Snapshot& snapshot, const CopyOrigin& origin);
   void begin_write(std::shared_ptr<Snapshot> snapshot);
   void end_write();
@@ -95,8 +107,9 @@ class CheckpointEngine {
   std::string folder_;  ///< Of the copies that outlive the process; empty: there are none.
   std::array<SnapshotBuffer, kCopies> buffers_;
   long snapshots_ = 0;
-  CopyOrigin origin_;       ///< Of what is saved now.
-  bool said_lost_ = false;  ///< That copies will not outlive the process.
+  std::optional<Manifest> newest_;  ///< The newest committed checkpoint.
+  CopyOrigin origin_;               ///< Of what is saved now.
+  bool said_lost_ = false;          ///< That copies will not outlive the process.
 
   std::shared_ptr<Snapshot> copying_;    ///< Until the copy has been waited for.
   std::shared_ptr<Snapshot> waiting_;    ///< For the disk.

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
 #include "base/crc32c.h"
+#include "ckpt/file_names.h"
 
 namespace fourfold {
 namespace {
@@ -37,12 +39,14 @@ std::uint32_t parse_hex(std::string_view text) {
   return value;
 }
 
+json grid_json(const GridShape& grid) { return {grid.x, grid.y, grid.z, grid.data}; }
+
 json meta_json(const CheckpointMeta& m) {
   return {{"run", m.run_id},
           {"session", m.session},
           {"model", m.model},
           {"model_hash", m.model_hash},
-          {"grid", {m.grid.x, m.grid.y, m.grid.z, m.grid.data}},
+          {"grid", grid_json(m.grid)},
           {"order", m.order},
           {"zero", m.zero},
           {"seed", m.seed},
@@ -59,11 +63,23 @@ json file_json(const FileRecord& f) {
 }
 
 json tensor_json(const ManifestTensor& t) {
-  return {{"name", t.name},
-          {"kind", t.kind},
-          {"dtype", dtype_name(t.dtype)},
-          {"class", tensor_class_name(t.cls)},
-          {"shape", t.shape}};
+  json value = {{"name", t.name},
+                {"kind", t.kind},
+                {"dtype", dtype_name(t.dtype)},
+                {"class", tensor_class_name(t.cls)},
+                {"shape", t.shape}};
+  if (t.version) value["version"] = t.version->folder();
+  return value;
+}
+
+json referred_json(const ReferredCheckpoint& r) {
+  json files = json::array();
+  for (const FileRecord& f : r.files) files.push_back(file_json(f));
+  return {{"checkpoint", r.id.folder()},
+          {"grid", grid_json(r.grid)},
+          {"order", r.order},
+          {"zero", r.zero},
+          {"files", std::move(files)}};
 }
 
 template <class Items, class ToJson>
@@ -125,6 +141,12 @@ GridShape parse_grid(const json& value) {
                    static_cast<int>(sizes[2]), static_cast<int>(sizes[3]));
 }
 
+std::string parse_order(const json& object) {
+  auto order = member<std::string>(object, "order");
+  if (!Grid::valid_order(order)) throw damaged("the order of the axes cannot be");
+  return order;
+}
+
 CheckpointMeta parse_meta(const json& value) {
   CheckpointMeta m;
   m.run_id = member<std::string>(value, "run");
@@ -132,8 +154,7 @@ CheckpointMeta parse_meta(const json& value) {
   m.model = member<std::string>(value, "model");
   m.model_hash = member<std::string>(value, "model_hash");
   m.grid = parse_grid(value.at("grid"));
-  m.order = member<std::string>(value, "order");
-  if (!Grid::valid_order(m.order)) throw damaged("the order of the axes cannot be");
+  m.order = parse_order(value);
   m.zero = small_number(value, "zero");
   if (!value.at("seed").is_number_unsigned()) throw damaged("the seed is no number");
   m.seed = member<std::uint64_t>(value, "seed");
@@ -155,6 +176,22 @@ FileRecord parse_file(const json& value) {
   return f;
 }
 
+CheckpointId parse_id(const json& object, const char* name) {
+  const auto id = CheckpointId::parse(member<std::string>(object, name));
+  if (!id) throw damaged(fmt::format("'{}' is no checkpoint", name));
+  return *id;
+}
+
+ReferredCheckpoint parse_referred(const json& value) {
+  ReferredCheckpoint r;
+  r.id = parse_id(value, "checkpoint");
+  r.grid = parse_grid(value.at("grid"));
+  r.order = parse_order(value);
+  r.zero = small_number(value, "zero");
+  for (const json& file : value.at("files")) r.files.push_back(parse_file(file));
+  return r;
+}
+
 ManifestTensor parse_tensor(const json& value) {
   ManifestTensor t;
   t.name = short_text(value, "name");
@@ -168,15 +205,60 @@ ManifestTensor parse_tensor(const json& value) {
   if (!checked_elements(t.shape, dtype_size(t.dtype))) {
     throw damaged(fmt::format("{}: the shape overflows", t.key()));
   }
+  if (value.contains("version")) t.version = parse_id(value, "version");
   return t;
+}
+
+int format_version(const Manifest& m) {
+  const auto rotates = [](const ManifestTensor& t) { return t.version.has_value(); };
+  return std::any_of(m.tensors.begin(), m.tensors.end(), rotates) ? kCheckpointVersion : 1;
+}
+
+/// Expert files of one grid's ranks, each once, in their order.
+void check_expert_files(const ReferredCheckpoint& r) {
+  int last = -1;
+  for (const FileRecord& f : r.files) {
+    const auto rank = rank_of_file(f.name);
+    if (!rank || !is_expert_file(f.name) || *rank >= r.grid.size() || *rank <= last) {
+      throw damaged(fmt::format("{}: {} is not the next expert file", r.id.folder(), f.name));
+    }
+    last = *rank;
+  }
+}
+
+/// That tensors lie in this checkpoint or in older ones, and each of those holds one.
+void check_references(const Manifest& m) {
+  std::map<CheckpointId, bool> used;
+  for (const ReferredCheckpoint& r : m.referred) {
+    if (r.id >= m.id) throw damaged(r.id.folder() + " is referred to and not older");
+    if (!used.empty() && r.id <= used.rbegin()->first) {
+      throw damaged(r.id.folder() + " is referred to twice, or out of order");
+    }
+    used.emplace_hint(used.end(), r.id, false);
+    check_expert_files(r);
+  }
+  for (const ManifestTensor& t : m.tensors) {
+    if (!t.version) continue;
+    if (t.cls != TensorClass::kExpert) throw damaged(t.key() + " has a version and is no expert");
+    if (*t.version == m.id) continue;
+    const auto found = used.find(*t.version);
+    if (found == used.end()) {
+      throw damaged(
+          fmt::format("{} lies in {}, of which nothing is said", t.key(), t.version->folder()));
+    }
+    found->second = true;
+  }
+  for (const auto& [id, needed] : used) {
+    if (!needed) throw damaged(id.folder() + " is referred to for nothing");
+  }
 }
 
 Manifest parse_tree(const json& tree) {
   if (member<std::string>(tree, "format") != kFormatName) throw damaged("of another program");
   const int version = small_number(tree, "version");
-  if (version != kCheckpointVersion) {
+  if (version < 1 || version > kCheckpointVersion) {
     throw Error(ErrorKind::kData,
-                fmt::format("manifest: format version {}, this program reads {}", version,
+                fmt::format("manifest: format version {}, this program reads 1 to {}", version,
                             kCheckpointVersion),
                 "use the fourfold that wrote it");
   }
@@ -195,6 +277,11 @@ Manifest parse_tree(const json& tree) {
     const std::string key = m.tensors.back().key();
     if (!seen.insert(key).second) throw damaged(key + " is there twice");
   }
+  if (tree.contains("referred")) {
+    for (const json& value : tree.at("referred")) m.referred.push_back(parse_referred(value));
+  }
+  if (version != format_version(m)) throw damaged("holds what another format version holds");
+  check_references(m);
   return m;
 }
 
@@ -228,11 +315,13 @@ std::string_view checked_body(std::string_view text) {
 }  // namespace
 
 std::string manifest_text(const Manifest& m) {
+  check_references(m);
   std::string text = fmt::format(
       "{{\"format\":\"{}\",\n\"version\":{},\n\"step\":{},\n\"incarnation\":{},\n\"meta\":{},\n",
-      kFormatName, kCheckpointVersion, m.id.step.value, m.id.incarnation, meta_json(m.meta).dump());
+      kFormatName, format_version(m), m.id.step.value, m.id.incarnation, meta_json(m.meta).dump());
   text += "\"files\":" + lines(m.files, file_json);
   text += ",\n\"tensors\":" + lines(m.tensors, tensor_json);
+  if (!m.referred.empty()) text += ",\n\"referred\":" + lines(m.referred, referred_json);
   const std::uint32_t crc = crc32c(text.data(), text.size());
   text += std::string(kCrcMember) + hex(crc) + std::string(kCrcEnd);
   if (static_cast<std::int64_t>(text.size()) > kMaxManifestBytes) {

@@ -10,6 +10,8 @@
 #include "base/check.h"
 #include "base/crc32c.h"
 #include "ckpt/catalog.h"
+#include "ckpt/file_names.h"
+#include "ckpt/retention.h"
 #include "ckpt/tensor_file.h"
 #include "policy/held_region.h"
 #include "policy/save_plan.h"

@@ -7,6 +7,8 @@
 
 #include "base/check.h"
 #include "ckpt/coverage.h"
+#include "ckpt/file_names.h"
+#include "ckpt/file_set.h"
 #include "ckpt/tensor_file.h"
 #include "policy/load_plan.h"
 
@@ -92,22 +94,40 @@ std::optional<std::string> first_problem(const WantedByKey& wanted) {
   return std::nullopt;
 }
 
-/// The files that the grid which wrote the checkpoint says are needed; none where a tensor's layout
-/// is not known.
-std::set<std::string> expected_files(const Manifest& manifest, const WantedByKey& wanted) {
+/// The names of files that the grid which wrote the set says are needed; none where a tensor's
+/// layout is not known.
+std::set<std::string> expected_files(const FileSet& set, const WantedByKey& wanted) {
   std::vector<LoadItem> items;
   for (const auto& [key, want] : wanted) {
     if (!want.tensor->layout) return {};
     items.push_back({want.tensor->layout, want.tensor->region});
   }
-  const Grid writer(manifest.meta.grid, manifest.meta.order);
-  // Every rank wrote a file; a grid that says otherwise is not to be trusted with a loop.
-  if (static_cast<std::size_t>(writer.size()) > manifest.files.size()) return {};
+  const Grid writer(set.grid, set.order);
+  std::vector<int> ranks;
+  for (const FileRecord& file : set.files) {
+    const auto rank = rank_of_file(file.name);
+    if (rank && *rank < writer.size()) ranks.push_back(*rank);
+  }
   std::set<std::string> names;
-  for (const int rank : plan_load(items, writer, manifest.meta.zero != 0)) {
-    names.insert(dense_file_name(rank));
+  for (const int rank : plan_load(items, writer, set.zero != 0, ranks)) {
+    names.insert(set.version ? expert_file_name(rank) : dense_file_name(rank));
   }
   return names;
+}
+
+void read_set(const Fs& fs, const FileSet& set, WantedByKey& wanted) {
+  const std::set<std::string> expected = expected_files(set, wanted);
+  for (const FileRecord& record : set.files) {
+    if (expected.contains(record.name)) read_file(fs, set.folder, record, wanted);
+  }
+  // Where the files are not cut as this version would cut them, the rest may have what is missing.
+  std::optional<std::string> problem = first_problem(wanted);
+  if (!problem) return;
+  for (const FileRecord& record : set.files) {
+    if (!expected.contains(record.name)) read_file(fs, set.folder, record, wanted);
+  }
+  problem = first_problem(wanted);
+  if (problem) throw Error(ErrorKind::kData, fmt::format("{}: {}", set.folder, *problem));
 }
 
 }  // namespace
@@ -115,27 +135,19 @@ std::set<std::string> expected_files(const Manifest& manifest, const WantedByKey
 void read_tensors(const Fs& fs, const std::string& folder, const Manifest& manifest,
                   std::span<StateTensor> tensors) {
   const auto stored = by_key(manifest);
-  WantedByKey wanted;
+  const std::vector<FileSet> sets = file_sets(folder, manifest);
+  std::vector<WantedByKey> wanted(sets.size());
   for (StateTensor& t : tensors) {
-    t.loaded = stored.contains(t.key());
+    const auto found = stored.find(t.key());
+    t.loaded = found != stored.end();
     if (!t.loaded || t.region.empty()) continue;
-    const bool first = wanted.try_emplace(t.key(), Wanted{&t, {}}).second;
+    WantedByKey& here = wanted[find_set(sets, *found->second)];
+    const bool first = here.try_emplace(t.key(), Wanted{&t, {}}).second;
     FF_CHECK(first && t.data && t.region.dims.size() == t.shape.size(), "{}", t.key());
   }
-  if (wanted.empty()) return;
-  const std::set<std::string> expected = expected_files(manifest, wanted);
-  for (const FileRecord& record : manifest.files) {
-    if (expected.contains(record.name)) read_file(fs, folder, record, wanted);
+  for (std::size_t i = 0; i < sets.size(); ++i) {
+    if (!wanted[i].empty()) read_set(fs, sets[i], wanted[i]);
   }
-  // Where the files are not cut as this version would cut them, the rest may have what is missing.
-  std::optional<std::string> problem = first_problem(wanted);
-  if (!problem) return;
-  for (const FileRecord& record : manifest.files) {
-    if (record.name == kConfigName || expected.contains(record.name)) continue;
-    read_file(fs, folder, record, wanted);
-  }
-  problem = first_problem(wanted);
-  if (problem) throw Error(ErrorKind::kData, fmt::format("{}: {}", folder, *problem));
 }
 
 }  // namespace fourfold

@@ -16,10 +16,10 @@ namespace fourfold {
 std::optional<Error> compare_tensors(const Manifest& manifest,
                                      std::span<const StateTensor> tensors);
 
-/// Fills the tensors' regions from the files of a checkpoint that fits them, in one process: reads
-/// the files' headers and those stored regions that the wanted ones meet, whole, for their CRCs.
-/// Sets `loaded`. Throws Error that names the file or tensor that is damaged or not covered exactly
-/// once; the tensors hold anything then.
+/// Fills the tensors' regions from the files of a checkpoint that fits them, and of those that it
+/// refers to, in one process: reads the files' headers and those stored regions that the wanted
+/// ones meet, whole, for their CRCs. Sets `loaded`. Throws Error that names the file or tensor that
+/// is damaged or not covered exactly once; the tensors hold anything then.
 void read_tensors(const Fs& fs, const std::string& folder, const Manifest& manifest,
                   std::span<StateTensor> tensors);
 

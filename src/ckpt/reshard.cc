@@ -37,7 +37,8 @@ std::vector<OfflineTensor> cut(const Manifest& manifest, const RunSpec& run) {
     layouts[p.name] = std::move(p.layout);
   }
   std::vector<OfflineTensor> tensors;
-  for (const ManifestTensor& t : manifest.tensors) {
+  for (ManifestTensor t : manifest.tensors) {
+    t.version.reset();  // What is written is whole.
     if (t.cls == TensorClass::kState) {
       tensors.push_back({t, std::nullopt});
       continue;

@@ -8,6 +8,7 @@
 #include "base/crc32c.h"
 #include "base/philox.h"
 #include "ckpt/agree.h"
+#include "ckpt/save_content.h"
 #include "policy/save_plan.h"
 
 namespace fourfold {
@@ -36,9 +37,8 @@ std::vector<SaveItem> items_of(std::span<const StateTensor> tensors) {
   return items;
 }
 
-/// The pieces that this rank writes, with their place in memory: whole rows of a dense region.
-std::vector<RegionSource> sources_of(std::span<const StateTensor> tensors) {
-  std::vector<RegionSource> sources;
+/// Finds the pieces that this rank writes, with their place in memory: whole rows of a region.
+void find_sources(std::span<const StateTensor> tensors, SaveAgreement& agreement) {
   const auto items = items_of(tensors);
   for (const SavePiece& piece : plan_save(items)) {
     const StateTensor& t = tensors[piece.item];
@@ -48,27 +48,43 @@ std::vector<RegionSource> sources_of(std::span<const StateTensor> tensors) {
       const std::int64_t row = t.region.elements() / t.region.dims[0].size();
       offset = (piece.region.dims[0].begin - t.region.dims[0].begin) * row * dtype_size(t.dtype);
     }
-    sources.push_back({t.key(), t.dtype, piece.region, static_cast<const char*>(t.data) + offset});
+    RegionSource source{t.key(), t.dtype, piece.region, static_cast<const char*>(t.data) + offset};
+    if (t.rotates) {
+      agreement.rotating.push_back({piece.item, std::move(source)});
+    } else {
+      agreement.dense.push_back(std::move(source));
+    }
   }
-  return sources;
 }
 
-Announcement announce(std::span<const StateTensor> tensors, std::span<const RegionSource> sources,
-                      std::int64_t file_bytes) {
+/// Of this rank's files.
+std::int64_t file_bytes(const SaveAgreement& agreement, int rank) {
+  // The longest number of a step stands for the one to come.
+  const auto metadata = tensor_file_metadata(Step(std::numeric_limits<std::int64_t>::max()), rank);
+  const auto rotating = selected_regions(agreement, /*selection=*/{});
+  return tensor_file_bytes(agreement.dense, metadata) +
+         (rotating.empty() ? 0 : tensor_file_bytes(rotating, metadata));
+}
+
+Announcement announce(std::span<const StateTensor> tensors, const SaveAgreement& agreement,
+                      std::int64_t bytes) {
   Announcement a;
   std::uint64_t expected = 0, covered = 0;
   std::uint32_t list = 0;
   for (const StateTensor& t : tensors) {
-    const std::string line = fmt::format("{} {} {} {};", t.key(), dtype_name(t.dtype),
-                                         tensor_class_name(t.cls), Region::whole(t.shape).name());
+    const std::string line =
+        fmt::format("{} {} {} {}{};", t.key(), dtype_name(t.dtype), tensor_class_name(t.cls),
+                    Region::whole(t.shape).name(), t.rotates ? " rotates" : "");
     list = crc32c(line.data(), line.size(), list);
     expected += weight_of(t.key()) * static_cast<std::uint64_t>(Region::whole(t.shape).elements());
   }
-  for (const RegionSource& s : sources) {
+  const auto add = [&](const RegionSource& s) {
     covered += weight_of(s.key) * static_cast<std::uint64_t>(s.region.elements());
-  }
+  };
+  for (const RegionSource& s : agreement.dense) add(s);
+  for (const RotatingSource& s : agreement.rotating) add(s.region);
   a.list = static_cast<std::int64_t>(list);
-  a.bytes = file_bytes;
+  a.bytes = bytes;
   a.covered = static_cast<std::int64_t>(covered);
   a.expected = static_cast<std::int64_t>(expected);
   return a;
@@ -99,16 +115,18 @@ Result<std::int64_t> check_announcements(Communicator& world, const Announcement
 
 Result<SaveAgreement> agree_on_save(Communicator& world, std::span<const StateTensor> tensors) {
   SaveAgreement agreement;
-  agreement.sources = sources_of(tensors);
-  // The longest number of a step stands for the one to come.
-  const auto metadata =
-      tensor_file_metadata(Step(std::numeric_limits<std::int64_t>::max()), world.rank());
-  const auto total = check_announcements(
-      world, announce(tensors, agreement.sources, tensor_file_bytes(agreement.sources, metadata)));
+  for (const StateTensor& t : tensors) {
+    agreement.tensors.push_back({t.name, t.kind, t.dtype, t.cls, t.shape});
+    agreement.rotates.push_back(t.rotates);
+  }
+  find_sources(tensors, agreement);
+  const auto total =
+      check_announcements(world, announce(tensors, agreement, file_bytes(agreement, world.rank())));
   if (!total) return total.error();
   agreement.total_bytes = total.value();
   for (const StateTensor& t : tensors) {
-    agreement.tensors.push_back({t.name, t.kind, t.dtype, t.cls, t.shape});
+    if (!t.rotates || t.cls == TensorClass::kExpert) continue;
+    return Error(ErrorKind::kInternal, t.key() + " rotates and is no expert's");
   }
   return agreement;
 }

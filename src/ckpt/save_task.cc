@@ -3,14 +3,17 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/fault_point.h"
 #include "ckpt/agree.h"
 #include "ckpt/catalog.h"
+#include "ckpt/file_names.h"
 
 namespace fourfold {
 namespace {
@@ -31,20 +34,32 @@ double to_seconds(std::int64_t nanoseconds) {
 }
 
 /// The folder, and room for what is to come.
-CheckpointId prepare_folder(Fs& fs, const std::string& dir, Step step, std::int64_t bytes) {
+CheckpointId prepare_folder(Fs& fs, const std::string& dir, CheckpointId id, std::int64_t bytes) {
   fs.make_directories(dir);
-  collect_garbage(fs, dir);
+  collect_garbage(fs, dir);  // What it could not decide on, retention tells.
   const std::int64_t free = fs.free_bytes(dir);
   if (free < bytes) throw fs_error(ENOSPC, "save a checkpoint in", dir, bytes, free);
-  CheckpointId id{step, 0};
   while (fs.exists(join_path(dir, id.folder()))) ++id.incarnation;
   fs.make_directories(join_path(dir, id.folder()));
   return id;
 }
 
-std::int64_t bytes_wanted(const SaveAgreement& agreement, const CheckpointMeta& meta, int ranks) {
-  return agreement.total_bytes + kSpareBytes + static_cast<std::int64_t>(meta.config_toml.size()) +
-         kManifestLineBytes * (static_cast<std::int64_t>(agreement.tensors.size()) + ranks);
+std::int64_t bytes_wanted(const SaveContent& content, const CheckpointMeta& meta) {
+  std::size_t lines = content.tensors.size() + 2 * static_cast<std::size_t>(meta.grid.size());
+  for (const ReferredCheckpoint& r : content.referred) lines += 1 + r.files.size();
+  return content.bytes + kSpareBytes + static_cast<std::int64_t>(meta.config_toml.size()) +
+         kManifestLineBytes * static_cast<std::int64_t>(lines);
+}
+
+/// As the numbers that ranks exchange; a size of 0: there is no such file.
+std::array<std::int64_t, 3> to_numbers(const std::optional<FileRecord>& record) {
+  if (!record) return {0, 0, 0};
+  return {record->size, record->header_crc, record->file_crc};
+}
+
+FileRecord from_numbers(std::string name, std::span<const std::int64_t> numbers) {
+  return {std::move(name), numbers[0], static_cast<std::uint32_t>(numbers[1]),
+          static_cast<std::uint32_t>(numbers[2])};
 }
 
 const char* doing(int stage) {
@@ -57,22 +72,20 @@ const char* doing(int stage) {
 }  // namespace
 
 SaveTask::SaveTask(Fs& fs, std::string dir, int rank, long passage, CheckpointMeta meta,
-                   const SaveAgreement& agreement, WriteFile write, const SaveOptions& options,
-                   Log log)
+                   SaveContent content, WriteFiles write, const SaveOptions& options, Log log)
     : fs_(fs),
       dir_(std::move(dir)),
       rank_(rank),
       passage_(passage),
       meta_(std::move(meta)),
-      agreement_(agreement),
+      content_(std::move(content)),
       write_(std::move(write)),
       options_(options),
       log_(std::move(log)) {
-  report_.id = {meta_.step, 0};
+  report_.id = {meta_.step, options_.incarnation};
   begin(Stage::kPrepare, rank_ == 0, [this] {
     fault_point("ckpt.prepare", rank_, passage_);
-    report_.id =
-        prepare_folder(fs_, dir_, meta_.step, bytes_wanted(agreement_, meta_, meta_.grid.size()));
+    report_.id = prepare_folder(fs_, dir_, report_.id, bytes_wanted(content_, meta_));
   });
 }
 
@@ -153,29 +166,36 @@ void SaveTask::begin_write(Communicator& world) {
   begin(Stage::kWrite, /*mine=*/true, [this] {
     fault_point("ckpt.write", rank_, passage_);
     const double began = SteadyClock().seconds();
-    record_ = write_(folder());
+    records_ = write_(folder());
     write_seconds_ = SteadyClock().seconds() - began;
   });
 }
 
 void SaveTask::begin_commit(Communicator& world) {
-  const std::int64_t mine[] = {record_.size, record_.header_crc, record_.file_crc,
+  const auto dense = to_numbers(records_.dense), expert = to_numbers(records_.expert);
+  const std::int64_t mine[] = {dense[0],
+                               dense[1],
+                               dense[2],
+                               expert[0],
+                               expert[1],
+                               expert[2],
                                to_nanoseconds(write_seconds_)};
-  const auto records = gather_numbers(world, mine);
-  Manifest manifest;
-  manifest.id = report_.id;
-  manifest.meta = meta_;
-  manifest.tensors = agreement_.tensors;
+  const auto all = gather_numbers(world, mine);
+  manifest_ = {report_.id, meta_, {}, std::move(content_.tensors), std::move(content_.referred)};
+  for (const std::size_t i : content_.taken) manifest_.tensors[i].version = report_.id;
+  std::vector<FileRecord> experts;
   for (int r = 0; r < world.size(); ++r) {
-    const std::int64_t* record = &records[static_cast<std::size_t>(r) * std::size(mine)];
-    manifest.files.push_back({dense_file_name(r), record[0], static_cast<std::uint32_t>(record[1]),
-                              static_cast<std::uint32_t>(record[2])});
-    report_.bytes += record[0];
-    report_.write_seconds = std::max(report_.write_seconds, to_seconds(record[3]));
+    const auto numbers = std::span(all).subspan(static_cast<std::size_t>(r) * std::size(mine));
+    manifest_.files.push_back(from_numbers(dense_file_name(r), numbers));
+    const FileRecord theirs = from_numbers(expert_file_name(r), numbers.subspan(3));
+    if (theirs.size > 0) experts.push_back(theirs);
+    report_.bytes += manifest_.files.back().size + theirs.size;
+    report_.write_seconds = std::max(report_.write_seconds, to_seconds(numbers[6]));
   }
-  begin(Stage::kCommit, rank_ == 0, [this, manifest = std::move(manifest)] {
+  manifest_.files.insert(manifest_.files.end(), experts.begin(), experts.end());
+  begin(Stage::kCommit, rank_ == 0, [this] {
     fault_point("ckpt.commit", rank_, passage_);
-    commit_checkpoint(fs_, dir_, manifest, meta_.config_toml);
+    commit_checkpoint(fs_, dir_, manifest_, meta_.config_toml);
     fault_point("ckpt.committed", rank_, passage_);
     apply_retention();
   });
@@ -185,9 +205,10 @@ void SaveTask::apply_retention() {
   if (options_.retention.keep_latest == 0) return;
   fault_point("ckpt.retain", rank_, passage_);
   try {
-    remove_older(fs_, dir_, options_.retention);
+    // The checkpoint is there all the same.
+    retention_error_ = remove_older(fs_, dir_, options_.retention);
   } catch (const Error& error) {
-    retention_error_ = error;  // The checkpoint is there all the same.
+    retention_error_ = error;
   } catch (const std::exception& error) {
     retention_error_ = Error(ErrorKind::kInternal, error.what());
   }

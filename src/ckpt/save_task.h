@@ -11,8 +11,9 @@
 #include "base/log.h"
 #include "ckpt/fs.h"
 #include "ckpt/manifest.h"
+#include "ckpt/rank_files.h"
 #include "ckpt/retention.h"
-#include "ckpt/save_agreement.h"
+#include "ckpt/save_content.h"
 #include "comm/communicator.h"
 
 namespace fourfold {
@@ -20,6 +21,7 @@ namespace fourfold {
 struct SaveOptions {
   Retention retention = {};
   double timeout_seconds = 0;  ///< Of a stage; 0: as long as it takes.
+  int incarnation = 0;         ///< Of checkpoints, or the next free one (Loaded).
 };
 
 /// What became of a save; the same on every rank. What later stages find out is not set where an
@@ -35,17 +37,18 @@ struct SaveReport {
 };
 
 /// One checkpoint on its way to the disk, in the order of docs/checkpoint_format.md: the folder;
-/// every rank's file; the manifest, CURRENT and retention. Each stage is work of threads in the
+/// every rank's files; the manifest, CURRENT and retention. Each stage is work of threads in the
 /// background, which never communicate; the ranks exchange in advance() whether it has ended on
 /// all of them.
 class SaveTask {
  public:
-  /// Writes this rank's file into the folder; runs in the background.
-  using WriteFile = std::function<FileRecord(const std::string& folder)>;
+  /// Writes this rank's files into the folder; runs in the background.
+  using WriteFiles = std::function<RankRecords(const std::string& folder)>;
 
-  /// `agreement` and `fs` outlive the task. `passage` is what fault points count. Begins at once.
+  /// `fs` outlives the task. `passage` is what fault points count. Of `meta` and `content`, rank
+  /// 0's are stored. Begins at once.
   SaveTask(Fs& fs, std::string dir, int rank, long passage, CheckpointMeta meta,
-           const SaveAgreement& agreement, WriteFile write, const SaveOptions& options, Log log);
+           SaveContent content, WriteFiles write, const SaveOptions& options, Log log);
 
   /// Goes on to the next stage where all ranks have ended theirs, having waited for this rank's at
   /// most that long. Whether all is over. Collective: a few numbers. Throws Error (kData) on all
@@ -60,6 +63,8 @@ class SaveTask {
 
   /// What came of it, once advance() has said so.
   const SaveReport& report() const { return report_; }
+  /// What was saved, without the configuration's file, once report() is of no error.
+  const Manifest& manifest() const { return manifest_; }
 
  private:
   enum class Stage : std::uint8_t { kPrepare, kWrite, kCommit, kCleanUp, kOver };
@@ -79,15 +84,16 @@ class SaveTask {
   int rank_;
   long passage_;
   CheckpointMeta meta_;
-  const SaveAgreement& agreement_;
-  WriteFile write_;
+  SaveContent content_;
+  WriteFiles write_;
   SaveOptions options_;
   Log log_;
 
   Stage stage_ = Stage::kOver;
   double stage_began_ = 0;
   double slow_after_ = 0;
-  FileRecord record_;
+  RankRecords records_;  ///< This rank's.
+  Manifest manifest_;
   std::optional<Error> retention_error_;        ///< This rank's.
   double write_seconds_ = 0, cpu_seconds_ = 0;  ///< This rank's.
   SaveReport report_;

@@ -53,6 +53,9 @@ struct StateTensor {
   /// ranks that held what it wants first, and the others only for what those do not have; without
   /// it, it looks through all of them.
   const TensorLayout* layout = nullptr;
+  /// Saving: it is stored in rank-….expert.safetensors, and a save may leave it to an older
+  /// checkpoint. Only experts do; the same on every rank.
+  bool rotates = false;
   /// Loading: a checkpoint without this tensor is no error, `loaded` says whether it was there (for
   /// a weight that can be had from its master).
   bool optional = false;

@@ -6,6 +6,7 @@
 
 #include "ckpt/agree.h"
 #include "ckpt/catalog.h"
+#include "ckpt/retention.h"
 
 namespace fourfold {
 
@@ -31,7 +32,7 @@ Status CheckpointStore::check_shared_folder(Communicator& world) try {
   const std::string probe = join_path(dir_, fmt::format("{}{:x}", kProbePrefix, numbers[0]));
   auto failed = run_on_first(world, [&] {
     fs_.make_directories(dir_);
-    collect_garbage(fs_, dir_);
+    if (const auto left = collect_garbage(fs_, dir_)) log_.warning("{}", left->what());
     write_file_atomically(fs_, probe, "fourfold\n");
     if (!fs_.exists(id_path)) {
       write_file_atomically(fs_, id_path,

@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "ckpt/fs.h"
 #include "ckpt/retention.h"
-#include "ckpt/save_agreement.h"
 #include "ckpt/save_task.h"
 #include "ckpt/state.h"
 #include "comm/communicator.h"
@@ -21,6 +20,8 @@ namespace fourfold {
 struct Loaded {
   CheckpointMeta meta;
   CheckpointId id;
+  Manifest manifest;    ///< The checkpoint's, which later ones may refer to (EngineOptions).
+  int incarnation = 0;  ///< Of the checkpoints that go on from this one (SaveOptions).
   std::vector<std::string> skipped;  ///< Newer checkpoints that were passed over, with the reason.
 };
 
@@ -51,11 +52,10 @@ class CheckpointStore {
   Result<SaveReport> save(Communicator& world, const CheckpointMeta& meta,
                           std::span<const StateTensor> tensors, const Retention& retention = {});
 
-  /// The same as a task that goes on in the background, whose file of this rank `write` writes.
+  /// The same as a task that goes on in the background, whose files of this rank `write` writes.
   /// Not collective itself. Only one is under way at a time; the store outlives it.
-  std::unique_ptr<SaveTask> begin_save(int rank, const CheckpointMeta& meta,
-                                       const SaveAgreement& agreement, SaveTask::WriteFile write,
-                                       const SaveOptions& options);
+  std::unique_ptr<SaveTask> begin_save(int rank, const CheckpointMeta& meta, SaveContent content,
+                                       SaveTask::WriteFiles write, const SaveOptions& options);
 
   /// Fills the tensors' regions from the newest usable checkpoint, written on any grid. A damaged
   /// one is passed over, by all ranks together and with a warning; those newer than the one taken

@@ -82,9 +82,11 @@ std::optional<Error> CheckpointStore::load_one(Communicator& world, std::span<St
   if (auto damage = run_together(world, [&] { read_tensors(fs_, folder, manifest, tensors); })) {
     return damage;
   }
-  loaded.meta = std::move(manifest.meta);
+  loaded.meta = manifest.meta;
   loaded.meta.config_toml = std::move(config);
-  loaded.id = CheckpointId::parse(name).value_or(manifest.id);
+  loaded.id = manifest.id;
+  loaded.incarnation = manifest.id.incarnation;
+  loaded.manifest = std::move(manifest);
   return std::nullopt;
 }
 
@@ -108,18 +110,22 @@ Result<std::optional<Loaded>> CheckpointStore::load_latest(Communicator& world,
   const auto found = find_candidates(world, fs_, dir_, log_);
   if (!found) return found.error();
   if (!found.value().history) return std::optional<Loaded>();
-  const auto loaded = load_first_usable(world, tensors, folders_of(found.value()));
+  auto loaded = load_first_usable(world, tensors, folders_of(found.value()));
   if (!loaded) return loaded.error();
+  const CheckpointId id = loaded.value().id;
+  std::int64_t incarnation = id.incarnation;
   const auto failed = run_on_first(world, [&] {
-    if (!loaded.value().skipped.empty()) set_current(fs_, dir_, loaded.value().id);
-    for (const std::string& name : abandon_newer(fs_, dir_, loaded.value().id)) {
+    incarnation = incarnation_after(read_catalog(fs_, dir_), id);
+    if (!loaded.value().skipped.empty()) set_current(fs_, dir_, id);
+    for (const std::string& name : abandon_newer(fs_, dir_, id)) {
       log_.warning("{} is newer than what was loaded: renamed {}{}", name, kAbandonedPrefix, name);
     }
   });
   // The state is loaded all the same; a disk that takes no rename will be heard of at the next
   // save.
   if (failed && world.rank() == 0) log_.warning("{}", failed->what());
-  return std::optional<Loaded>(loaded.value());
+  loaded.value().incarnation = static_cast<int>(broadcast_numbers(world, {incarnation})[0]);
+  return std::optional<Loaded>(std::move(loaded).value());
 } catch (const Error& error) {
   return error;
 }

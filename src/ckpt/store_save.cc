@@ -3,11 +3,11 @@
 namespace fourfold {
 
 std::unique_ptr<SaveTask> CheckpointStore::begin_save(int rank, const CheckpointMeta& meta,
-                                                      const SaveAgreement& agreement,
-                                                      SaveTask::WriteFile write,
+                                                      SaveContent content,
+                                                      SaveTask::WriteFiles write,
                                                       const SaveOptions& options) {
-  return std::make_unique<SaveTask>(fs_, dir_, rank, ++saves_, meta, agreement, std::move(write),
-                                    options, log_);
+  return std::make_unique<SaveTask>(fs_, dir_, rank, ++saves_, meta, std::move(content),
+                                    std::move(write), options, log_);
 }
 
 Result<SaveReport> CheckpointStore::save(Communicator& world, const CheckpointMeta& meta,
@@ -15,13 +15,11 @@ Result<SaveReport> CheckpointStore::save(Communicator& world, const CheckpointMe
                                          const Retention& retention) try {
   const auto agreement = agree_on_save(world, tensors);
   if (!agreement) return agreement.error();
-  const int rank = world.rank();
+  const RankContent content{world.rank(), meta.step, agreement.value().dense,
+                            selected_regions(agreement.value(), /*selection=*/{})};
   const auto task = begin_save(
-      rank, meta, agreement.value(),
-      [&](const std::string& folder) {
-        return write_tensor_file(fs_, folder, dense_file_name(rank), agreement.value().sources,
-                                 tensor_file_metadata(meta.step, rank));
-      },
+      world.rank(), meta, save_content(agreement.value(), /*selection=*/{}, nullptr).value(),
+      [&](const std::string& folder) { return write_rank_files(fs_, folder, content); },
       SaveOptions{.retention = retention});
   task->finish(world);
   if (task->report().error) return *task->report().error;

@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <functional>
+#include <set>
+#include <span>
 
-#include "base/crc32c.h"
 #include "ckpt/agree.h"
 #include "ckpt/catalog.h"
-#include "ckpt/shard_image.h"
+#include "ckpt/file_names.h"
+#include "ckpt/rank_files.h"
 #include "ckpt/snapshot_buffer.h"
 
 namespace fourfold {
@@ -20,11 +23,10 @@ constexpr const char* kRun = "copy.run";
 constexpr const char* kBase = "copy.base";
 constexpr const char* kCommitted = "copy.committed";
 constexpr const char* kConfig = "copy.config";
+constexpr const char* kLeft = "copy.left";  ///< How many tensors it leaves to older checkpoints.
 constexpr std::int64_t kNone = -1;
 
-std::string note_path(const std::string& folder, int rank, int index) {
-  return copy_path(folder, rank, index) + ".json";
-}
+std::string note_path(const std::string& copy) { return copy + ".json"; }
 
 std::string take_scalar(CheckpointMeta& meta, const char* name) {
   const auto found = meta.scalars.find(name);
@@ -43,100 +45,140 @@ std::int64_t number(const std::string& text, std::int64_t otherwise) {
 struct Copy {
   std::string path;
   CopyOrigin origin;
-  Manifest note;
-  std::int64_t step() const { return note.id.step.value; }
-  std::int64_t session() const { return number(origin.session, kNone); }
+  Manifest note;  ///< Of what is in the copy alone: without references.
+  std::int64_t left = 0;
+  RankRecords records() const {
+    RankRecords records{note.files[0], std::nullopt};
+    if (note.files.size() > 1) records.expert = note.files[1];
+    return records;
+  }
 };
+
+bool are_files_of(int rank, const std::vector<FileRecord>& files) {
+  const std::string names[] = {dense_file_name(rank), expert_file_name(rank)};
+  return !files.empty() &&
+         std::ranges::equal(files, std::span(names).first(std::min(files.size(), std::size(names))),
+                            {}, &FileRecord::name);
+}
 
 /// A note that cannot be read is none: nobody may stay behind because of it.
 std::optional<Copy> read_note(const Fs& fs, const std::string& folder, int rank, int index,
                               const std::string& run, const CheckpointMeta& expected) try {
-  const std::string path = note_path(folder, rank, index);
-  if (!fs.exists(path)) return std::nullopt;
-  Copy copy{copy_path(folder, rank, index),
-            {},
-            parse_manifest(read_file(fs, path, kMaxManifestBytes)).value()};
+  const std::string path = copy_path(folder, rank, index);
+  if (!fs.exists(note_path(path))) return std::nullopt;
+  Copy copy{path, {}, parse_manifest(read_file(fs, note_path(path), kMaxManifestBytes)).value(), 0};
   CheckpointMeta& meta = copy.note.meta;
   copy.origin = {take_scalar(meta, kRun), meta.session, take_scalar(meta, kBase),
-                 number(take_scalar(meta, kCommitted), kNone)};
+                 CheckpointId::parse(take_scalar(meta, kCommitted))};
+  copy.left = number(take_scalar(meta, kLeft), 0);
   meta.config_toml = take_scalar(meta, kConfig);
   const bool fits = copy.origin.run == run && meta.model_hash == expected.model_hash &&
                     meta.grid == expected.grid && meta.order == expected.order &&
-                    meta.zero == expected.zero && copy.note.files.size() == 1 &&
-                    copy.note.files[0].name == dense_file_name(rank);
+                    meta.zero == expected.zero && are_files_of(rank, copy.note.files);
   return fits ? std::optional<Copy>(std::move(copy)) : std::nullopt;
 } catch (const Error&) {
   return std::nullopt;
 }
 
-/// Step and session of each of a rank's copies.
-using Labels = std::array<std::int64_t, 2 * kCopies>;
+/// Step, incarnation and session: what tells a copy from another.
+using Label = std::array<std::int64_t, 3>;
+constexpr Label kNoCopy = {kNone, kNone, kNone};
+
+Label label_of(const Copy& copy) {
+  return {copy.note.id.step.value, copy.note.id.incarnation, number(copy.origin.session, kNone)};
+}
 
 /// Those that every rank has, newest first.
-std::vector<std::pair<std::int64_t, std::int64_t>> common_copies(Communicator& world,
-                                                                 const std::vector<Copy>& mine) {
-  Labels labels;
-  labels.fill(kNone);
-  for (std::size_t i = 0; i < mine.size(); ++i) {
-    labels[2 * i] = mine[i].step();
-    labels[2 * i + 1] = mine[i].session();
+std::vector<Label> common_copies(Communicator& world, const std::vector<Copy>& mine) {
+  std::array<Label, kCopies> labels;
+  labels.fill(kNoCopy);
+  std::ranges::transform(mine, labels.begin(), label_of);
+  const auto numbers = gather_numbers(world, std::span(labels[0].data(), sizeof(labels) / 8));
+  std::vector<Label> all(numbers.size() / kNoCopy.size());
+  for (std::size_t i = 0; i < numbers.size(); ++i) all[i / 3][i % 3] = numbers[i];
+  std::vector<Label> common;
+  for (const Label& label : labels) {
+    // A rank has no two copies of one label.
+    const auto ranks = std::ranges::count(all, label);
+    if (label != kNoCopy && ranks == world.size()) common.push_back(label);
   }
-  const auto all = gather_numbers(world, labels);
-  std::vector<std::pair<std::int64_t, std::int64_t>> common;
-  for (std::size_t i = 0; i < labels.size(); i += 2) {
-    if (labels[i] == kNone) continue;
-    bool everywhere = true;
-    for (std::size_t rank = 0; rank < all.size(); rank += labels.size()) {
-      bool here = false;
-      for (std::size_t k = rank; k < rank + labels.size(); k += 2) {
-        here = here || (all[k] == labels[i] && all[k + 1] == labels[i + 1]);
-      }
-      everywhere = everywhere && here;
-    }
-    if (everywhere) common.emplace_back(labels[i], labels[i + 1]);
-  }
-  std::sort(common.rbegin(), common.rend());
+  std::ranges::sort(common, std::ranges::greater());
   return common;
 }
 
-/// Whether a copy goes on from the newest checkpoint on the disk, on which that of step `committed`
-/// once was.
-bool goes_on(const Fs& fs, const std::string& dir, const Copy& copy, std::int64_t committed) {
+/// The newest checkpoint on the disk, where a copy goes on from it; `committed` once was there.
+struct Past {
+  bool fits = false;
+  std::optional<Manifest> newest;
+};
+
+Past past_of(const Fs& fs, const std::string& dir, const Copy& copy,
+             const std::optional<CheckpointId>& committed) {
   const Catalog catalog = read_catalog(fs, dir);
-  if (!catalog.has_history()) return copy.origin.base.empty() && committed == kNone;
+  if (!catalog.has_history()) return {copy.origin.base.empty() && !committed, std::nullopt};
   // Somebody may have taken the run back to before what was on the disk.
   const auto newest = catalog.newest_committed();
-  if (!newest || newest->step.value >= copy.step() || newest->step.value < committed) return false;
-  const auto manifest = read_manifest(fs, join_path(dir, newest->folder()));
-  if (!manifest) return false;
-  return manifest.value().meta.session == copy.origin.session ||
-         timeline_name(*newest, manifest.value().meta) == copy.origin.base;
+  if (!newest || *newest >= copy.note.id || newest < committed) return {};
+  auto manifest = read_manifest(fs, join_path(dir, newest->folder()));
+  if (!manifest) return {};
+  const bool fits = manifest.value().meta.session == copy.origin.session ||
+                    timeline_name(*newest, manifest.value().meta) == copy.origin.base;
+  return {fits, std::move(manifest).value()};
+}
+
+SaveContent content_of(const Copy& copy) {
+  SaveContent content;
+  content.tensors = copy.note.tensors;
+  for (std::size_t i = 0; i < content.tensors.size(); ++i) {
+    if (!content.tensors[i].version) continue;
+    content.tensors[i].version.reset();
+    content.taken.push_back(i);
+  }
+  return content;
+}
+
+/// Adds what a copy leaves out, as the newest checkpoint on the disk has it.
+void add_left_out(const Copy& copy, const std::optional<Manifest>& newest, SaveContent& content) {
+  if (copy.left == 0) return;
+  std::set<std::string> held;
+  for (const ManifestTensor& t : content.tensors) held.insert(t.key());
+  std::int64_t added = 0;
+  for (std::size_t i = 0; newest && i < newest->tensors.size(); ++i) {
+    const ManifestTensor& t = newest->tensors[i];
+    if (!t.version || held.contains(t.key())) continue;
+    content.tensors.push_back(t);
+    ++added;
+  }
+  if (added != copy.left) {
+    throw Error(ErrorKind::kData, copy.path + ": no checkpoint has what it leaves out");
+  }
+  content.referred = referred_by(content.tensors, *newest);
 }
 
 /// Reads a copy, and finds it to be what was copied.
 void read_copy(const Fs& fs, const Copy& copy, SnapshotBuffer& buffer) {
-  const FileRecord& record = copy.note.files[0];
+  const RankRecords records = copy.records();
+  const std::int64_t bytes = rank_image_bytes(records);
   const auto file = fs.open(copy.path);
-  if (file->size() < record.size) throw Error(ErrorKind::kData, copy.path + " is cut short");
-  buffer.reserve(record.size, /*path=*/"");
-  file->read(0, buffer.data(), static_cast<std::size_t>(record.size));
-  if (crc32c(buffer.data(), static_cast<std::size_t>(record.size)) != record.file_crc) {
-    throw Error(ErrorKind::kData, copy.path + ": its checksum is wrong");
-  }
+  if (file->size() < bytes) throw Error(ErrorKind::kData, copy.path + " is cut short");
+  buffer.reserve(bytes, /*path=*/"");
+  file->read(0, buffer.data(), static_cast<std::size_t>(bytes));
+  check_rank_image(records, buffer.data());
 }
 
 Result<std::optional<CheckpointId>> write_copy(Communicator& world, CheckpointStore& store,
-                                               const Copy& copy, const SnapshotBuffer& buffer) {
-  const FileRecord& record = copy.note.files[0];
-  std::int64_t total = record.size;
-  world.all_reduce({&total, 1, DType::kI64}, ReduceOp::kSum).wait_host();
-  const SaveAgreement agreement{{}, copy.note.tensors, total};
-  const auto task = store.begin_save(world.rank(), copy.note.meta, agreement,
-                                     [&](const std::string& folder) {
-                                       write_image(store.fs(), folder, record, buffer.data());
-                                       return record;
-                                     },
-                                     /*options=*/{});
+                                               const Copy& copy, SaveContent content,
+                                               const SnapshotBuffer& buffer) {
+  const RankRecords records = copy.records();
+  content.bytes = rank_image_bytes(records);
+  world.all_reduce({&content.bytes, 1, DType::kI64}, ReduceOp::kSum).wait_host();
+  const auto task = store.begin_save(
+      world.rank(), copy.note.meta, std::move(content),
+      [&](const std::string& folder) {
+        write_rank_image(store.fs(), folder, records, buffer.data());
+        return records;
+      },
+      SaveOptions{.incarnation = copy.note.id.incarnation});
   task->finish(world);
   if (task->report().error) return *task->report().error;
   return std::optional<CheckpointId>(task->report().id);
@@ -152,21 +194,26 @@ std::string copy_path(const std::string& folder, int rank, int index) {
   return join_path(folder, fmt::format("rank-{:05}.{}.safetensors", rank, index));
 }
 
-void describe_copy(Fs& fs, const std::string& folder, int rank, int index, const CopyOrigin& origin,
-                   const CheckpointMeta& meta, const FileRecord& record,
-                   const std::vector<ManifestTensor>& tensors) {
-  Manifest note{{meta.step, 0}, meta, {record}, tensors};
+void describe_copy(Fs& fs, const std::string& path, const CopyOrigin& origin,
+                   const CheckpointId& id, const CheckpointMeta& meta, const RankRecords& records,
+                   const SaveAgreement& agreement, const SaveSelection& selection) {
+  Manifest note{id, meta, {records.dense}, {}};
+  if (records.expert) note.files.push_back(*records.expert);
+  for (std::size_t i = 0; i < agreement.tensors.size(); ++i) {
+    if (!is_taken(agreement, selection, i)) continue;
+    note.tensors.push_back(agreement.tensors[i]);
+    if (agreement.rotates[i]) note.tensors.back().version = id;
+  }
   note.meta.scalars[kRun] = origin.run;
   note.meta.session = origin.session;
   note.meta.scalars[kBase] = origin.base;
-  note.meta.scalars[kCommitted] = std::to_string(origin.committed);
+  note.meta.scalars[kCommitted] = origin.committed ? origin.committed->folder() : "";
+  note.meta.scalars[kLeft] = std::to_string(agreement.tensors.size() - note.tensors.size());
   note.meta.scalars[kConfig] = meta.config_toml;
-  write_file_atomically(fs, note_path(folder, rank, index), manifest_text(note));
+  write_file_atomically(fs, note_path(path), manifest_text(note));
 }
 
-void forget_copy(Fs& fs, const std::string& folder, int rank, int index) {
-  fs.remove_file(note_path(folder, rank, index));
-}
+void forget_copy(Fs& fs, const std::string& path) { fs.remove_file(note_path(path)); }
 
 void remove_copies(Fs& fs, const std::string& folder, int rank, int ranks) {
   constexpr std::string_view kPrefix = "rank-";
@@ -188,22 +235,27 @@ Result<std::optional<CheckpointId>> write_surviving_copies(Communicator& world,
       mine.push_back(std::move(*copy));
     }
   }
-  std::int64_t committed = kNone;
+  std::optional<CheckpointId> committed;
   for (const Copy& copy : mine) committed = std::max(committed, copy.origin.committed);
-  for (const auto& [step, session] : common_copies(world, mine)) {
-    const auto copy =
-        std::find_if(mine.begin(), mine.end(), [&, step = step, session = session](const Copy& c) {
-          return c.step() == step && c.session() == session;
-        });
+  const auto pass_over = [&](const Error& reason) {
+    if (world.rank() != 0) return;
+    store.log().warning("a copy in memory is of no use: {}", reason.what());
+  };
+  for (const Label& label : common_copies(world, mine)) {
+    const Copy& copy = *std::ranges::find(mine, label, label_of);
+    SaveContent content = content_of(copy);
     std::int64_t wanted = 0;
-    const auto unknown = run_on_first(
-        world, [&] { wanted = goes_on(store.fs(), store.dir(), *copy, committed) ? 1 : 0; });
+    const auto unknown = run_on_first(world, [&] {
+      const Past past = past_of(store.fs(), store.dir(), copy, committed);
+      if (past.fits) add_left_out(copy, past.newest, content);
+      wanted = past.fits ? 1 : 0;
+    });
+    if (unknown) pass_over(*unknown);
     if (unknown || broadcast_numbers(world, {wanted})[0] == 0) continue;
     SnapshotBuffer buffer;
-    const auto damaged = run_together(world, [&] { read_copy(memory, *copy, buffer); });
-    if (!damaged) return write_copy(world, store, *copy, buffer);
-    if (world.rank() == 0)
-      store.log().warning("a copy in memory is of no use: {}", damaged->what());
+    const auto damaged = run_together(world, [&] { read_copy(memory, copy, buffer); });
+    if (!damaged) return write_copy(world, store, copy, std::move(content), buffer);
+    pass_over(*damaged);
   }
   return std::optional<CheckpointId>();
 } catch (const Error& error) {

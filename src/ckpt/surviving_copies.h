@@ -22,31 +22,32 @@ struct CopyOrigin {
   std::string session;  ///< Drawn anew by each start.
   /// timeline_name() of the checkpoint that the session began with; empty: none.
   std::string base;
-  std::int64_t committed = -1;  ///< The newest step on the disk when the copy was made; -1: none.
+  std::optional<CheckpointId> committed;  ///< The newest on the disk when the copy was made.
 };
 
 /// A checkpoint and its past: the folder's name with the session that wrote it.
 std::string timeline_name(const CheckpointId& id, const CheckpointMeta& meta);
 
-/// The file of a rank's copy number `index`, an image of its tensor file.
+/// The file of a rank's copy number `index`, an image of its files.
 std::string copy_path(const std::string& folder, int rank, int index);
 
-/// Says of a copy, beside it, that it is whole, and of what.
-void describe_copy(Fs& fs, const std::string& folder, int rank, int index, const CopyOrigin& origin,
-                   const CheckpointMeta& meta, const FileRecord& record,
-                   const std::vector<ManifestTensor>& tensors);
+/// Says of the copy at `path`, beside it, that it is whole, and of what. `id` is what the
+/// checkpoint is to be, if that is free.
+void describe_copy(Fs& fs, const std::string& path, const CopyOrigin& origin,
+                   const CheckpointId& id, const CheckpointMeta& meta, const RankRecords& records,
+                   const SaveAgreement& agreement, const SaveSelection& selection);
 
 /// To be called before a copy is overwritten.
-void forget_copy(Fs& fs, const std::string& folder, int rank, int index);
+void forget_copy(Fs& fs, const std::string& path);
 
 /// Removes a rank's copies, and those of ranks that the run no longer has.
 void remove_copies(Fs& fs, const std::string& folder, int rank, int ranks);
 
 /// Writes the newest state that all ranks have a whole copy of as a checkpoint, if it goes on from
 /// the newest one on the disk: the same run, model and grid, written by the session that wrote that
-/// one or began with it. Collective. Returns what was written; a copy that is damaged or does not
-/// fit is passed over (with a word to the store's log). An Error where a good copy cannot be
-/// written: it is still there.
+/// one or began with it. What the copies leave out is referred to as that one has it. Collective.
+/// Returns what was written; a copy that is damaged or does not fit is passed over (with a word to
+/// the store's log). An Error where a good copy cannot be written: it is still there.
 Result<std::optional<CheckpointId>> write_surviving_copies(Communicator& world,
                                                            CheckpointStore& store, Fs& memory,
                                                            const std::string& folder,

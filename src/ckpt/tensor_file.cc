@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::string_view kCrcPrefix = "crc32c:";
 constexpr std::size_t kWriteBytes = 8 << 20;
+constexpr const char* kFileVersion = "1";  ///< Of tensor files; the manifest's is its own.
 constexpr const char* kDamagedHint = "the file was changed or damaged; use another checkpoint";
 
 /// Collects small pieces, so that the disk sees large aligned writes.
@@ -164,11 +165,9 @@ class BoxCutter {
 
 }  // namespace
 
-std::string dense_file_name(int rank) { return fmt::format("rank-{:05}.dense.safetensors", rank); }
-
 std::map<std::string, std::string> tensor_file_metadata(Step step, int rank) {
   return {{"format", "fourfold"},
-          {"version", std::to_string(kCheckpointVersion)},
+          {"version", kFileVersion},
           {"step", std::to_string(step.value)},
           {"rank", std::to_string(rank)}};
 }

@@ -30,9 +30,6 @@ inline std::size_t region_bytes(const RegionSource& region) {
   return static_cast<std::size_t>(region.region.elements() * dtype_size(region.dtype));
 }
 
-/// "rank-00007.dense.safetensors" of world rank 7.
-std::string dense_file_name(int rank);
-
 /// What the file of a rank says of itself beside its regions.
 std::map<std::string, std::string> tensor_file_metadata(Step step, int rank);
 

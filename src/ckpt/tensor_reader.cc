@@ -16,9 +16,7 @@ constexpr std::size_t kMaxOpenFiles = 512;
 TensorReader::TensorReader(const Fs& fs, std::string folder, Manifest manifest)
     : fs_(fs), folder_(std::move(folder)), manifest_(std::move(manifest)) {
   for (const ManifestTensor& t : manifest_.tensors) held_[t.key()].tensor = &t;
-  for (std::size_t i = 0; i < manifest_.files.size(); ++i) {
-    if (manifest_.files[i].name != kConfigName) add_file(i);
-  }
+  for (const FileSet& set : file_sets(folder_, manifest_)) add_files(set);
   // Before anyone makes room for a tensor: what is whole in the files is no larger than they are.
   for (const auto& [key, held] : held_) {
     Coverage coverage;
@@ -30,14 +28,23 @@ TensorReader::TensorReader(const Fs& fs, std::string folder, Manifest manifest)
   }
 }
 
-void TensorReader::add_file(std::size_t index) {
+void TensorReader::add_files(const FileSet& set) {
+  for (const FileRecord& record : set.files) {
+    files_.push_back({set.folder, record});
+    add_regions(set, files_.size() - 1);
+  }
+}
+
+void TensorReader::add_regions(const FileSet& set, std::size_t index) {
   for (const StoredRegion& region : file(index).regions()) {
     const auto found = held_.find(region.key);
-    if (found == held_.end() || found->second.tensor->dtype != region.dtype ||
+    const bool here = found != held_.end() && found->second.tensor->version == set.version;
+    if (!here && !set.own) continue;  // Of no interest to this checkpoint.
+    if (!here || found->second.tensor->dtype != region.dtype ||
         found->second.tensor->shape.size() != region.region.dims.size()) {
       throw Error(ErrorKind::kData,
-                  fmt::format("{}/{}: {} is no tensor of the manifest", folder_,
-                              manifest_.files[index].name, region.name()),
+                  fmt::format("{}: {} is no tensor of the manifest",
+                              join_path(set.folder, files_[index].record.name), region.name()),
                   "`fourfold ckpt verify` says what is damaged");
     }
     found->second.pieces.push_back({index, region});
@@ -51,7 +58,7 @@ const TensorFile& TensorReader::file(std::size_t index) {
     open_.clear();
     return file(index);
   }
-  opened = std::make_unique<TensorFile>(fs_, folder_, manifest_.files[index]);
+  opened = std::make_unique<TensorFile>(fs_, files_[index].folder, files_[index].record);
   return *opened;
 }
 

@@ -7,12 +7,14 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ckpt/file_set.h"
 #include "ckpt/manifest.h"
 #include "ckpt/tensor_file.h"
 
 namespace fourfold {
 
-/// A checkpoint read tensor by tensor, in one process: for work on checkpoints without a model.
+/// A checkpoint read tensor by tensor, wherever they lie, in one process: for work on checkpoints
+/// without a model.
 /// Memory: the headers of all files, and the tensor that is being read.
 class TensorReader {
  public:
@@ -33,19 +35,25 @@ class TensorReader {
 
  private:
   struct Piece {
-    std::size_t file = 0;  ///< Index into the manifest's files.
+    std::size_t file = 0;  ///< Index into files_.
     StoredRegion region;
   };
   struct Held {
     const ManifestTensor* tensor = nullptr;
     std::vector<Piece> pieces;
   };
-  void add_file(std::size_t index);
+  struct NamedFile {
+    std::string folder;
+    FileRecord record;
+  };
+  void add_files(const FileSet& set);
+  void add_regions(const FileSet& set, std::size_t index);
   const TensorFile& file(std::size_t index);
 
   const Fs& fs_;
   std::string folder_;
   Manifest manifest_;
+  std::vector<NamedFile> files_;
   std::unordered_map<std::string, Held> held_;  ///< By key.
   std::map<std::size_t, std::unique_ptr<TensorFile>> open_;
 };

@@ -7,6 +7,8 @@
 #include "ckpt/catalog.h"
 #include "ckpt/commands.h"
 #include "ckpt/coverage.h"
+#include "ckpt/file_set.h"
+#include "ckpt/retention.h"
 #include "ckpt/tensor_file.h"
 
 namespace fourfold {
@@ -25,8 +27,8 @@ class Verifier {
     const auto config = read_config(fs_, folder_, manifest_);
     if (!config) complain(config.error().what());
     for (const ManifestTensor& t : manifest_.tensors) held_[t.key()].tensor = &t;
-    for (const FileRecord& record : manifest_.files) {
-      if (record.name != kConfigName) check_file(record);
+    for (const FileSet& set : file_sets(folder_, manifest_)) {
+      for (const FileRecord& record : set.files) check_file(set, record);
     }
     for (const ManifestTensor& t : manifest_.tensors) {
       const auto problem = held_[t.key()].coverage.problem(Region::whole(t.shape));
@@ -40,9 +42,11 @@ class Verifier {
     if (!problems_.empty()) {
       return fmt::format("{}: DAMAGED, {} problem(s)\n", folder_, problems_.size());
     }
-    return fmt::format("{}: ok, step {}, {} tensors in {} files, {}\n", folder_,
+    const std::size_t older = manifest_.referred.size();
+    return fmt::format("{}: ok, step {}, {} tensors in {} files, {}{}\n", folder_,
                        manifest_.id.step.value, manifest_.tensors.size(), manifest_.files.size(),
-                       format_bytes(bytes_));
+                       format_bytes(bytes_),
+                       older == 0 ? "" : fmt::format(", and in {} older checkpoints", older));
   }
 
  private:
@@ -53,30 +57,40 @@ class Verifier {
 
   void complain(std::string problem) { problems_.push_back(std::move(problem)); }
 
-  void check_file(const FileRecord& record) try {
-    const TensorFile file(fs_, folder_, record);
+  void check_file(const FileSet& set, const FileRecord& record) try {
+    const TensorFile file(fs_, set.folder, record);
     // The regions are all bytes behind the header, in their order.
     std::uint32_t crc = record.header_crc;
     bool whole = true;
-    for (const StoredRegion& region : file.regions()) whole &= check_region(file, region, crc);
-    if (whole && crc != record.file_crc) {
-      complain(fmt::format("{}/{}: the checksum of the file is wrong", folder_, record.name));
+    for (const StoredRegion& region : file.regions()) {
+      // Of an older checkpoint's file, only what this one refers to.
+      whole &= (set.own || lies_in(set, region)) && check_region(set, file, region, crc);
     }
-    bytes_ += record.size;
+    if (whole && crc != record.file_crc) {
+      complain(
+          fmt::format("{}: the checksum of the file is wrong", join_path(set.folder, record.name)));
+    }
+    if (set.own) bytes_ += record.size;
   } catch (const Error& error) {
     complain(error.what());
   }
 
-  bool check_region(const TensorFile& file, const StoredRegion& region, std::uint32_t& crc) try {
+  bool lies_in(const FileSet& set, const StoredRegion& region) const {
+    const auto held = held_.find(region.key);
+    return held != held_.end() && held->second.tensor->version == set.version;
+  }
+
+  bool check_region(const FileSet& set, const TensorFile& file, const StoredRegion& region,
+                    std::uint32_t& crc) try {
     file.read(region, [&](const Region& box, const std::byte* data) {
       const auto bytes = static_cast<std::size_t>(box.elements() * dtype_size(region.dtype));
       crc = crc32c(data, bytes, crc);
     });
-    const auto held = held_.find(region.key);
-    if (held == held_.end() || held->second.tensor->dtype != region.dtype) {
-      complain(fmt::format("{}: {} is no tensor of the manifest", folder_, region.name()));
+    Held* const held = lies_in(set, region) ? &held_.at(region.key) : nullptr;
+    if (!held || held->tensor->dtype != region.dtype) {
+      complain(fmt::format("{}: {} is no tensor of the manifest", set.folder, region.name()));
     } else {
-      held->second.coverage.add(region.region);
+      held->coverage.add(region.region);
     }
     return true;
   } catch (const Error& error) {
@@ -126,7 +140,9 @@ Result<VerifyReport> checkpoint_verify(const Fs& fs, const std::string& path) tr
     report.text += dir + ": no CURRENT, the newest checkpoint counts\n";
   }
   for (const CheckpointId& id : candidates) verify_one(fs, join_path(dir, id.folder()), report);
+  const ReferredFiles referred = referred_files(fs, dir, catalog);
   for (const CheckpointId& id : catalog.incomplete) {
+    if (referred.names.contains(id)) continue;  // Read with those that refer to it.
     report.text += fmt::format("{}: incomplete, a save that did not end; not read\n",
                                join_path(dir, id.folder()));
   }

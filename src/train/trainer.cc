@@ -46,14 +46,16 @@ Trainer::Trainer(const TrainerShared& shared, RunOutput* output, Communicator& w
       store_(fs_, run_.dir + "/checkpoints", log()),
       peak_flops_(measure_peak_flops(model_.context().compute, world)) {
   if (run_.checkpoint.mode == "off") return;
-  resume();
+  std::optional<Loaded> loaded = resume();
   const CheckpointSpec& spec = run_.checkpoint;
   EngineOptions options;
   options.async = spec.async;
   options.memory_dir = spec.memory_dir;
   options.save = {{spec.keep_latest, spec.keep_every}, spec.timeout_seconds};
-  options.base = base_;
-  options.committed = saved_step_;
+  if (loaded) {
+    options.save.incarnation = loaded->incarnation;
+    options.base = std::move(loaded->manifest);
+  }
   engine_.emplace(world_, store_, model_.state(), std::move(options), log());
 }
 
@@ -101,21 +103,21 @@ void Trainer::check_identity(const CheckpointMeta& found) {
   }
 }
 
-void Trainer::resume() {
+std::optional<Loaded> Trainer::resume() {
   store_.check_shared_folder(world_).value();
   rescue_copies();
   std::vector<StateTensor> state = model_.state();
-  const std::optional<Loaded> loaded = store_.load_latest(world_, state).value();
-  if (!loaded) return;
+  std::optional<Loaded> loaded = store_.load_latest(world_, state).value();
+  if (!loaded) return std::nullopt;
   const CheckpointMeta& found = loaded->meta;
   check_identity(found);
   step_ = saved_step_ = found.step.value;
-  base_ = timeline_name(loaded->id, found);
   next_sample_ = found.next_sample;
   tokens_ = read_scalar(found, "tokens", next_sample_ * run_.train.seq_len);
   model_.restored(state, read_scalar(found, "updates", step_));
   say(fmt::format("resumed at step {} from {} (saved on {})", step_, loaded->id.folder(),
                   found.grid.name()));
+  return loaded;
 }
 
 void Trainer::rescue_copies() {

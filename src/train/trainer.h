@@ -36,7 +36,8 @@ class Trainer {
   enum class Stop : std::int64_t { kNone = 0, kBudget = 1, kSignal = 2 };
 
   int train_to_the_end();
-  void resume();
+  /// What the run goes on from; none: it begins.
+  std::optional<Loaded> resume();
   /// Writes what only memory has of the run (write_surviving_copies).
   void rescue_copies();
   void one_step();
@@ -74,7 +75,6 @@ class Trainer {
   std::int64_t next_sample_ = 0;
   std::int64_t tokens_ = 0;
   std::int64_t saved_step_ = -1;
-  std::string base_;  ///< The checkpoint that the run goes on from (timeline_name).
   std::int64_t evaluated_step_ = -1;
 };
 

@@ -117,12 +117,12 @@ TEST_F(GoldenCopy, IsWhatCurrentNames) {
 TEST_F(GoldenCopy, OfANewerVersionIsRefused) {
   std::string text = manifest();
   const std::string version = "\"version\":1";
-  text.replace(text.find(version), version.size(), "\"version\":2");
+  text.replace(text.find(version), version.size(), "\"version\":3");
   store_manifest(text);
-  EXPECT_THAT(load(dir_, 1)[0], HasSubstr("format version 2, this program reads 1"));
+  EXPECT_THAT(load(dir_, 1)[0], HasSubstr("format version 3, this program reads 1 to 2"));
   const auto found = find_checkpoint(fs_, dir_);
   ASSERT_FALSE(found);
-  EXPECT_THAT(found.error().what(), HasSubstr("format version 2, this program reads 1"));
+  EXPECT_THAT(found.error().what(), HasSubstr("format version 3, this program reads 1 to 2"));
 }
 
 TEST_F(GoldenCopy, MembersThatAreNotKnownArePassedOver) {

@@ -12,6 +12,7 @@
 
 #include "ckpt/catalog.h"
 #include "ckpt/engine.h"
+#include "ckpt/file_names.h"
 #include "ckpt/surviving_copies.h"
 #include "comm/thread_world.h"
 #include "tests/crash/memory_fs.h"
@@ -347,7 +348,9 @@ TEST_F(EngineKilled, CopiesOfAnotherPastAreNotWritten) {
   std::filesystem::rename(root_ + "/aside", dir_ + "/step-00000010");
   // A start without the memory file system goes on to step 15 and dies.
   run_thread_ranks(2, {}, [&](Communicator& world) {
-    Rank rank(world, fs_, dir_, {.base = "step-00000010/", .committed = 10});
+    Manifest base;
+    base.id = {Step(10), 0};
+    Rank rank(world, fs_, dir_, {.base = base});
     rank.save(15);
     rank.engine->drain();
     EXPECT_THAT(rank.reports(), ElementsAre("15"));

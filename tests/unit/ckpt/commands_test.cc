@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "ckpt/catalog.h"
+#include "ckpt/file_names.h"
 #include "ckpt/store.h"
 #include "ckpt/tensor_file.h"
 #include "tests/crash/memory_fs.h"

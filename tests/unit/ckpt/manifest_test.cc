@@ -81,7 +81,8 @@ TEST(Manifest, RefusesWhatCannotBe) {
     const auto read = parse_manifest(resealed(text, from, to));
     return read ? "accepted" : read.error().what();
   };
-  EXPECT_THAT(cause("\"version\":1", "\"version\":2"), HasSubstr("version 2"));
+  EXPECT_THAT(cause("\"version\":1", "\"version\":3"), HasSubstr("version 3"));
+  EXPECT_THAT(cause("\"version\":1", "\"version\":2"), HasSubstr("another format version"));
   EXPECT_THAT(cause("fourfold checkpoint", "something else"), HasSubstr("another program"));
   EXPECT_THAT(cause("config.toml", "../../x"), HasSubstr("leaves the folder"));
   EXPECT_THAT(cause("config.toml", "rank-00000.dense.safetensors"), HasSubstr("named twice"));

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "ckpt/catalog.h"
+#include "ckpt/file_names.h"
 #include "ckpt/reader.h"
 #include "ckpt/store.h"
 #include "ckpt/tensor_file.h"

@@ -5,6 +5,7 @@
 
 #include "ckpt/catalog.h"
 #include "ckpt/commands.h"
+#include "ckpt/file_names.h"
 #include "ckpt/tensor_file.h"
 #include "tests/crash/memory_fs.h"
 #include "tests/crash/state_fixture.h"
