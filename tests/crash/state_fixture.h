@@ -3,11 +3,13 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "base/crc32c.h"
 #include "ckpt/state.h"
 #include "layout/tensor_layout.h"
+#include "policy/held_region.h"
 
 namespace fourfold {
 
@@ -58,7 +60,8 @@ inline std::uint64_t test_bits(std::uint64_t stream, std::int64_t index) {
 class TestState {
  public:
   /// Without the large tensors it is a few KB: for tests that save thousands of times.
-  TestState(GridShape shape, int rank, bool zero, bool large = true) : grid_(shape) {
+  TestState(GridShape shape, int rank, bool zero, bool large = true)
+      : grid_(shape), rank_(rank), zero_(zero) {
     const Coords at = grid_.coords(WorldRank(rank));
     for (const TestParameter& p : test_parameters(shape)) {
       if (!large && p.name.starts_with("large")) continue;
@@ -92,10 +95,39 @@ class TestState {
     add(std::move(counter));
   }
 
+  /// Adds experts, as many to each rank of z·data as to the next: tensors that rotate, two an
+  /// expert.
+  void add_experts(int count) {
+    const int expert_ranks = grid_.shape().z * grid_.shape().data;
+    for (int expert = 0; expert < count; ++expert) {
+      layouts_.push_back(
+          std::make_unique<TensorLayout>(TensorLayout{{7, 5}, {{{Axis::kX}, 0}, {{Axis::kY}, 0}}}));
+      layouts_.back()->expert_ranks = expert_ranks;
+      layouts_.back()->expert_rank = expert % expert_ranks;
+      for (const char* kind : {kKindMaster, kKindExpAvg}) {
+        const HeldRegion held =
+            held_region(*layouts_.back(), grid_, grid_.coords(WorldRank(rank_)), zero_);
+        StateTensor t;
+        t.name = "experts." + std::to_string(expert);
+        t.kind = kind;
+        t.cls = TensorClass::kExpert;
+        t.shape = layouts_.back()->shape;
+        t.region = held.region;
+        t.replica = held.replica;
+        t.replicas = held.replicas;
+        t.replica_set = held.replica_set;
+        t.layout = layouts_.back().get();
+        t.rotates = true;
+        add(std::move(t));
+      }
+    }
+  }
+
   std::vector<StateTensor>& tensors() { return tensors_; }
 
   void fill(int version) {
-    each_element(version, [&](const StateTensor& t, std::int64_t, std::uint64_t bits, char* at) {
+    const auto same = [&](const StateTensor&) { return version; };
+    each_element(same, [&](const StateTensor& t, std::int64_t, std::uint64_t bits, char* at) {
       std::memcpy(at, &bits, static_cast<std::size_t>(dtype_size(t.dtype)));
     });
   }
@@ -104,6 +136,12 @@ class TestState {
   }
   /// The first element that is not that version's, for a message; empty if none.
   std::string difference(int version) {
+    return difference([&](const StateTensor&) { return version; });
+  }
+  /// The same where each tensor has a version of its own: version(tensor).
+  template <class Version>
+    requires std::is_invocable_r_v<int, Version, const StateTensor&>
+  std::string difference(Version version) {
     std::string found;
     each_element(version, [&](const StateTensor& t, std::int64_t index, std::uint64_t bits,
                               char* at) {
@@ -122,11 +160,11 @@ class TestState {
     tensors_.push_back(std::move(t));
   }
 
-  /// Calls visit(tensor, flat global index, what that version has there, where it lies).
-  template <class Visit>
-  void each_element(int version, Visit visit) {
+  /// Calls visit(tensor, flat global index, what its version has there, where it lies).
+  template <class Version, class Visit>
+  void each_element(Version version, Visit visit) {
     for (const StateTensor& t : tensors_) {
-      const std::uint64_t stream = test_stream(t.key(), version);
+      const std::uint64_t stream = test_stream(t.key(), version(t));
       const auto local = t.region.shape();
       for (std::int64_t i = 0, n = t.region.elements(); i < n; ++i) {
         std::int64_t rest = i, index = 0, stride = 1;
@@ -142,6 +180,8 @@ class TestState {
   }
 
   Grid grid_;
+  int rank_;
+  bool zero_;
   std::vector<StateTensor> tensors_;
   std::vector<std::unique_ptr<std::vector<char>>> storage_;
   std::vector<std::unique_ptr<TensorLayout>> layouts_;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/crc32c.h"
+#include "ckpt/file_names.h"
 #include "tests/crash/state_fixture.h"
 
 namespace fourfold {
@@ -100,6 +101,107 @@ TEST(Manifest, RefusesWhatCannotBe) {
   EXPECT_THAT(cause("\"files\":[", "\"files\":[" + std::string(100, '[')), HasSubstr("deep"));
   EXPECT_THAT(cause("\"tensors\"", "\"tonsors\""), HasSubstr("tensors"));
   EXPECT_THAT(cause("\"tokens\",\"shape\"", "3,\"shape\""), HasSubstr("string"));
+}
+
+/// One whose experts lie in itself and in two older checkpoints of other grids.
+Manifest referring_manifest() {
+  Manifest m = small_manifest();
+  m.files.push_back({"rank-00003.expert.safetensors", 99, 1, 2});
+  const CheckpointId old{Step(100), 0}, older_return{Step(100), 1};
+  m.tensors.push_back({"e.0", "master", DType::kF32, TensorClass::kExpert, {3}, m.id});
+  m.tensors.push_back({"e.1", "master", DType::kF32, TensorClass::kExpert, {3}, older_return});
+  m.tensors.push_back({"e.2", "master", DType::kF32, TensorClass::kExpert, {3}, old});
+  m.tensors.push_back({"e.2", "exp_avg", DType::kF32, TensorClass::kExpert, {3}, old});
+  m.referred = {
+      {old,
+       GridShape(2, 1, 1, 2),
+       "xyzd",
+       0,
+       {{"rank-00001.expert.safetensors", 5, 6, 7}, {"rank-00003.expert.safetensors", 8, 9, 10}}},
+      {older_return, GridShape(), "yxzd", 1, {{"rank-00000.expert.safetensors", 1, 2, 3}}}};
+  return m;
+}
+
+TEST(Manifest, KeepsReferences) {
+  const Manifest m = referring_manifest();
+  const std::string text = manifest_text(m);
+  EXPECT_THAT(text, HasSubstr("\"version\":2,"));
+  const auto read = parse_manifest(text);
+  ASSERT_TRUE(read) << read.error().what();
+  const Manifest& r = read.value();
+  ASSERT_EQ(r.referred.size(), 2u);
+  EXPECT_EQ(r.referred[0].id, m.referred[0].id);
+  EXPECT_EQ(r.referred[0].grid, m.referred[0].grid);
+  EXPECT_EQ(r.referred[0].order, "xyzd");
+  EXPECT_EQ(r.referred[0].files[1].name, "rank-00003.expert.safetensors");
+  EXPECT_EQ(r.referred[0].files[1].file_crc, 10u);
+  EXPECT_EQ(r.referred[1].zero, 1);
+  EXPECT_FALSE(r.tensors[0].version);
+  EXPECT_EQ(r.tensors[2].version, m.id);
+  EXPECT_EQ(r.tensors[3].version, m.tensors[3].version);
+  EXPECT_EQ(manifest_text(r), text);
+}
+
+TEST(Manifest, IsOfTheOldestVersionThatCanSayIt) {
+  EXPECT_THAT(manifest_text(small_manifest()), HasSubstr("\"version\":1,"));
+  Manifest own = referring_manifest();
+  own.tensors.resize(3);
+  own.referred.clear();
+  EXPECT_THAT(manifest_text(own), HasSubstr("\"version\":2,")) << "its expert file may be needed";
+}
+
+TEST(Manifest, RefusesReferencesThatCannotBe) {
+  const std::string text = manifest_text(referring_manifest());
+  const auto cause = [&](const std::string& from, const std::string& to) -> std::string {
+    const auto read = parse_manifest(resealed(text, from, to));
+    return read ? "accepted" : read.error().what();
+  };
+  const std::string first = "{\"checkpoint\":\"step-00000100\"";
+  const std::string second = "{\"checkpoint\":\"step-00000100.1\"";
+  ASSERT_NE(text.find(first), text.npos);
+  EXPECT_THAT(cause(second, "{\"checkpoint\":\"step-00000200.1\""), HasSubstr("not older"));
+  EXPECT_THAT(cause(second, "{\"checkpoint\":\"step-00000200.2\""), HasSubstr("not older"));
+  EXPECT_THAT(cause(second, "{\"checkpoint\":\"step-00000300\""), HasSubstr("not older"));
+  EXPECT_THAT(cause(second, first), HasSubstr("twice"));
+  EXPECT_THAT(cause(first, "{\"checkpoint\":\"step-00000150\""), HasSubstr("out of order"));
+  EXPECT_THAT(cause(first, "{\"checkpoint\":\"../x\""), HasSubstr("no checkpoint"));
+  EXPECT_THAT(cause(first, "{\"checkpoint\":\"step-00000100.1/..\""), HasSubstr("no checkpoint"));
+  EXPECT_THAT(cause(first, "{\"checkpoint\":\"step-00000099\""), HasSubstr("nothing is said"));
+  EXPECT_THAT(cause("\"version\":\"step-00000100.1\"", "\"version\":\"step-00000100\""),
+              HasSubstr("for nothing"));
+  EXPECT_THAT(cause("\"version\":\"step-00000100\"", "\"version\":\"step-00000300\""),
+              HasSubstr("nothing is said"));
+  EXPECT_THAT(cause("\"version\":\"step-00000100\"", "\"version\":5"), HasSubstr("string"));
+  EXPECT_THAT(cause("\"version\":2", "\"version\":1"), HasSubstr("another format version"));
+  EXPECT_THAT(cause("rank-00001.expert", "rank-00001.dense"), HasSubstr("expert file"));
+  EXPECT_THAT(cause("rank-00001.expert", "../../../etc/x"), HasSubstr("leaves the folder"));
+  EXPECT_THAT(cause("rank-00001.expert", "rank-1.expert"), HasSubstr("expert file"));
+  EXPECT_THAT(cause("rank-00001.expert", "rank-00003.expert"), HasSubstr("expert file"));
+  EXPECT_THAT(cause("\"grid\":[2,1,1,2]", "\"grid\":[2,1,1,1]"), HasSubstr("expert file"));
+  EXPECT_THAT(cause("\"grid\":[2,1,1,2]", "\"grid\":[65536,65536,1,2]"), HasSubstr("grid"));
+  EXPECT_THAT(cause("\"xyzd\"", "\"xyz\""), HasSubstr("order"));
+  EXPECT_THAT(cause("\"class\":\"expert\"", "\"class\":\"dense\""), HasSubstr("no expert"));
+  EXPECT_THAT(cause("\"referred\":[", "\"referred\":[5,"), HasSubstr("type_error"));
+}
+
+TEST(Manifest, ReferencesThatCannotBeAreNotWritten) {
+  Manifest m = referring_manifest();
+  m.referred[1].id = m.id;
+  EXPECT_THROW(manifest_text(m), Error);
+}
+
+TEST(FileNames, AreReadBack) {
+  for (const int rank : {0, 7, 99999, 123456}) {
+    EXPECT_EQ(rank_of_file(dense_file_name(rank)), rank);
+    EXPECT_EQ(rank_of_file(expert_file_name(rank)), rank);
+    EXPECT_TRUE(is_expert_file(expert_file_name(rank)));
+    EXPECT_FALSE(is_expert_file(dense_file_name(rank)));
+  }
+  for (const char* name :
+       {"rank-00000.expert.safetensors.tmp", "rank-0.expert.safetensors", "config.toml", "rank-",
+        "rank--0001.expert.safetensors", "rank-99999999999.expert.safetensors", ""}) {
+    EXPECT_FALSE(rank_of_file(name)) << name;
+  }
 }
 
 TEST(Current, NamesACheckpoint) {
