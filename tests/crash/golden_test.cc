@@ -9,6 +9,8 @@
 #include "base/crc32c.h"
 #include "ckpt/catalog.h"
 #include "ckpt/commands.h"
+#include "ckpt/file_names.h"
+#include "ckpt/retention.h"
 #include "ckpt/store.h"
 #include "comm/thread_world.h"
 #include "tests/crash/golden_state.h"
@@ -18,7 +20,9 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::string kGolden = std::string(FOURFOLD_GOLDEN) + "/checkpoint-v1";
+std::string golden(int format) {
+  return std::string(FOURFOLD_GOLDEN) + "/checkpoint-v" + std::to_string(format);
+}
 constexpr const char* kStep = "step-00000200";
 
 std::string meta_difference(const CheckpointMeta& meta) {
@@ -35,11 +39,11 @@ std::string meta_difference(const CheckpointMeta& meta) {
 
 /// What a load on so many ranks gives each: empty where state and meta are the golden ones, bit by
 /// bit; else what is wrong.
-std::vector<std::string> load(const std::string& dir, int ranks) {
+std::vector<std::string> load(const std::string& dir, int ranks, int format = 1) {
   std::vector<std::string> results(static_cast<std::size_t>(ranks));
   PosixFs fs;
   const auto rank_main = [&](Communicator& world) {
-    GoldenState state(world.rank(), ranks);
+    GoldenState state(world.rank(), ranks, format);
     const auto loaded = CheckpointStore(fs, dir).load(world, "", state.tensors());
     std::string& result = results[static_cast<std::size_t>(world.rank())];
     result = loaded ? state.difference() : loaded.error().what();
@@ -60,9 +64,10 @@ std::vector<std::string> nothing_wrong(int ranks) {
 /// A copy that a test may change.
 class GoldenCopy : public testing::Test {
  protected:
-  void SetUp() override {
+  void SetUp() override { copy(1); }
+  void copy(int format) {
     fs_.remove_tree(dir_);
-    std::filesystem::copy(kGolden, dir_, std::filesystem::copy_options::recursive);
+    std::filesystem::copy(golden(format), dir_, std::filesystem::copy_options::recursive);
   }
   void TearDown() override { fs_.remove_tree(dir_); }
 
@@ -93,7 +98,23 @@ int insert_behind(std::string& text, const std::string& place, const std::string
 }
 
 TEST(Golden, Version1IsLoadedBitByBit) {
-  for (const int ranks : {1, 2, 3}) EXPECT_EQ(load(kGolden, ranks), nothing_wrong(ranks));
+  for (const int ranks : {1, 2, 3}) EXPECT_EQ(load(golden(1), ranks), nothing_wrong(ranks));
+}
+
+TEST(Golden, Version2IsLoadedBitByBit) {
+  for (const int ranks : {1, 2, 3}) EXPECT_EQ(load(golden(2), ranks, 2), nothing_wrong(ranks));
+}
+
+TEST_F(GoldenCopy, NothingOfVersion2IsDamagedOrGarbage) {
+  copy(2);
+  const auto report = checkpoint_verify(fs_, dir_);
+  ASSERT_TRUE(report) << report.error().what();
+  EXPECT_TRUE(report.value().ok()) << report.value().text;
+  EXPECT_THAT(report.value().text, HasSubstr("ok, step 200, 20 tensors in 4 files"));
+  EXPECT_THAT(fs_.list(dir_ + "/step-00000100"),
+              testing::ElementsAre(expert_file_name(0), expert_file_name(1)));
+  ASSERT_FALSE(collect_garbage(fs_, dir_));
+  for (const int ranks : {1, 3}) EXPECT_EQ(load(dir_, ranks, 2), nothing_wrong(ranks));
 }
 
 TEST_F(GoldenCopy, IsVerified) {
@@ -104,7 +125,7 @@ TEST_F(GoldenCopy, IsVerified) {
 }
 
 TEST_F(GoldenCopy, IsWhatCurrentNames) {
-  GoldenState state(0, 1);
+  GoldenState state(0, 1, 1);
   const auto loaded = CheckpointStore(fs_, dir_).load_latest(*make_solo(), state.tensors());
   ASSERT_TRUE(loaded) << loaded.error().what();
   ASSERT_TRUE(loaded.value());

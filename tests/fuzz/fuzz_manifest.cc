@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/crc32c.h"
+#include "ckpt/file_names.h"
 #include "ckpt/manifest.h"
 #include "tests/fuzz/allocation_watch.h"
 
@@ -38,6 +39,14 @@ void check_manifest(const std::string& text) {
     require(names.insert(t.key()).second);
     require(Region::whole(t.shape).elements() >= 0);
   }
+  std::set<CheckpointId> ids = {m.id};
+  for (const ReferredCheckpoint& r : m.referred) {
+    require(r.id < m.id && ids.insert(r.id).second);
+    for (const FileRecord& f : r.files) {
+      require(is_expert_file(f.name) && *rank_of_file(f.name) < r.grid.size());
+    }
+  }
+  for (const ManifestTensor& t : m.tensors) require(!t.version || ids.contains(*t.version));
   require(m.meta.grid.size() >= 1 && m.id.step.value >= 0 && m.id.incarnation >= 0);
   const std::string written = manifest_text(m);
   const auto again = parse_manifest(written);

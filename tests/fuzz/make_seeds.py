@@ -42,9 +42,46 @@ def manifest(tensors, size=1234, **more):
                         "header_crc32c": "01020304", "file_crc32c": "fffefdfc"},
                        {"name": "config.toml", "size": 17, "header_crc32c": "00000000",
                         "file_crc32c": "00000005"}],
-             "tensors": [{"name": n, "kind": k, "dtype": d, "class": c, "shape": s}
-                         for n, k, d, c, s in tensors], **more}
+             "tensors": [dict(zip(("name", "kind", "dtype", "class", "shape", "version"), t))
+                         for t in tensors], **more}
     return compact(whole)[:-1].encode()
+
+
+def referring(*referred, version="step-00000100", **more):
+    """A manifest of a tensor that lies in an older checkpoint."""
+    tensors = [("experts.0", "master", "F32", "expert", [3, 5], version),
+               ("experts.1", "master", "F32", "expert", [3, 5], "step-00000200.1")]
+    return manifest(tensors, version=2, referred=list(referred), **more)
+
+
+def older(checkpoint="step-00000100", names=("rank-00000.expert.safetensors",), grid=(2, 1, 1, 1)):
+    files = [{"name": n, "size": 9, "header_crc32c": "01020304", "file_crc32c": "00000005"}
+             for n in names]
+    return {"checkpoint": checkpoint, "grid": grid, "order": "xyzd", "zero": 0, "files": files}
+
+
+def references(folder):
+    """Manifests that refer to older checkpoints, and to what they must not."""
+    expert = "rank-{:05}.expert.safetensors".format
+    two = older("step-00000100.1", [expert(0), expert(1)])
+    seeds = {"referring": referring(older()),
+             "referring_twice": referring(older(), older()),
+             "referring_two": referring(older(), two),
+             "referring_self": referring(older("step-00000200.1"), version="step-00000200.1"),
+             "referring_newer": referring(older("step-00000200.2"), version="step-00000200.2"),
+             "referring_path": referring(older("../step-00000100"), version="../step-00000100"),
+             "referring_file": referring(older(names=["../rank-00000.expert.safetensors"])),
+             "referring_dense": referring(older(names=["rank-00000.dense.safetensors"])),
+             "referring_none": referring(),
+             "referring_nothing": referring(older(names=[])),
+             "referring_many": referring(older(names=[expert(i) for i in range(99)],
+                                               grid=[99, 1, 1, 1])),
+             "referring_far": referring(older(grid=[2**31 - 1, 1, 1, 1],
+                                              names=[expert(2**31 - 2)])),
+             "referring_grid": referring(older(grid=[2**31, 2**31, 2**31, 2**31])),
+             "referring_list": referring([[[]]], {}, 5)}
+    for name, body in seeds.items():
+        (folder / name).write_bytes(b"1" + body)
 
 
 def manifests(folder):
@@ -118,6 +155,7 @@ def main():
     for name in ("safetensors", "token_index", "tokenizer_json", "manifest", "shard"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     manifests(folder / "manifest")
+    references(folder / "manifest")
     shards(folder / "shard")
     header = {"__metadata__": {"format": "pt"},
               "a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
