@@ -12,7 +12,7 @@ cd "$(dirname "$0")"
 
 parts=(unit threads mpi crash train cli interop tidy property fuzz)
 core='^unit_(base|layout|spec|policy|formats|plan)$'
-threads='^(unit_comm|threads_(collectives|failures|messages|ckpt_store|ckpt_engine))$'
+threads='^(unit_comm|threads_(collectives|failures|messages|ckpt_(store|engine|rotation)))$'
 suites=()
 
 fail() {
@@ -67,7 +67,7 @@ sanitized() {
 short_sanitizers() {
   sanitized asan unit "$core" build_unit_core
   sanitized tsan unit,threads "$threads" unit_comm threads_collectives threads_failures \
-    threads_messages threads_ckpt_store threads_ckpt_engine
+    threads_messages threads_ckpt_store threads_ckpt_engine threads_ckpt_rotation
 }
 
 tools/setup.sh

@@ -13,9 +13,8 @@ std::int64_t expert_offset(std::int64_t dense_bytes) {
   return (dense_bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-void check_file(const FileRecord& record, const std::byte* image) {
-  if (crc32c(image, static_cast<std::size_t>(record.size)) == record.file_crc) return;
-  throw Error(ErrorKind::kData, "the copy of " + record.name + ": its checksum is wrong");
+bool is_image(const FileRecord& record, const std::byte* image) {
+  return crc32c(image, static_cast<std::size_t>(record.size)) == record.file_crc;
 }
 
 }  // namespace
@@ -63,9 +62,9 @@ void write_rank_image(Fs& fs, const std::string& folder, const RankRecords& reco
   }
 }
 
-void check_rank_image(const RankRecords& records, const std::byte* image) {
-  check_file(records.dense, image);
-  if (records.expert) check_file(*records.expert, image + expert_offset(records.dense.size));
+bool is_rank_image(const RankRecords& records, const std::byte* image) {
+  return is_image(records.dense, image) &&
+         (!records.expert || is_image(*records.expert, image + expert_offset(records.dense.size)));
 }
 
 }  // namespace fourfold

@@ -43,8 +43,7 @@ RankRecords fill_rank_image(const RankContent& content, std::byte* image);
 /// Writes the files of an image as write_image does.
 void write_rank_image(Fs& fs, const std::string& folder, const RankRecords& records,
                       const std::byte* image);
-/// Whether the bytes of an image are those that were copied: an Error (kData) names the file that
-/// is not.
-void check_rank_image(const RankRecords& records, const std::byte* image);
+/// Whether the bytes of an image are those that were copied.
+bool is_rank_image(const RankRecords& records, const std::byte* image);
 
 }  // namespace fourfold

@@ -163,7 +163,9 @@ void read_copy(const Fs& fs, const Copy& copy, SnapshotBuffer& buffer) {
   if (file->size() < bytes) throw Error(ErrorKind::kData, copy.path + " is cut short");
   buffer.reserve(bytes, /*path=*/"");
   file->read(0, buffer.data(), static_cast<std::size_t>(bytes));
-  check_rank_image(records, buffer.data());
+  if (!is_rank_image(records, buffer.data())) {
+    throw Error(ErrorKind::kData, copy.path + ": its checksum is wrong");
+  }
 }
 
 Result<std::optional<CheckpointId>> write_copy(Communicator& world, CheckpointStore& store,

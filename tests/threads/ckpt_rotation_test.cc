@@ -270,6 +270,16 @@ TEST(Rotation, RanksMustSelectTheSame) {
   }
 }
 
+TEST(Rotation, RanksMustAgreeOnWhatRotates) {
+  run_thread_ranks(2, {}, [&](Communicator& world) {
+    TestState state(GridShape(1, 1, 1, 2), world.rank(), /*zero=*/true, /*large=*/false);
+    state.add_experts(kRotatingExperts);
+    state.tensors().back().rotates = world.rank() == 0;
+    EXPECT_THAT(agree_on_save(world, state.tensors()).error().what(),
+                HasSubstr("rank 1 saves other tensors than rank 0"));
+  });
+}
+
 TEST(Rotation, OnlyExpertsRotate) {
   const auto world = make_solo();
   TestState state(GridShape(), 0, /*zero=*/false, /*large=*/false);
@@ -381,6 +391,11 @@ TEST(Rotation, ALoadOpensOnlyWhatItNeeds) {
               ElementsAre("config.toml", "manifest.json", dense_file_name(0), dense_file_name(1),
                           expert_file_name(1), dense_file_name(2)))
       << "a rank that writes nothing that rotates has no such file";
+  // The older ones were written on another grid than the newest.
+  on_rotating_ranks(fs, kDir, GridShape(), {}, [&](RotatingRank& rank) {
+    EXPECT_EQ(rank.start(), "");
+    return rank.save(4, 0b000001);
+  });
   std::vector<int> opened(3);
   run_thread_ranks(3, {}, [&](Communicator& world) {
     OneRankFs mine(fs, false);
@@ -390,7 +405,7 @@ TEST(Rotation, ALoadOpensOnlyWhatItNeeds) {
     EXPECT_TRUE(CheckpointStore(mine, kDir).load(world, "", state.tensors()));
     opened[static_cast<std::size_t>(world.rank())] = mine.shards_opened;
   });
-  EXPECT_THAT(opened, ElementsAre(1, 1, 1));
+  EXPECT_THAT(opened, ElementsAre(2, 1, 1)) << "the first rank's tensors are of two versions";
 }
 
 }  // namespace
