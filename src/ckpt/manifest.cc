@@ -265,6 +265,7 @@ Manifest parse_tree(const json& tree) {
   Manifest m;
   m.meta = parse_meta(tree.at("meta"));
   m.id = {Step(non_negative(tree, "step")), small_number(tree, "incarnation")};
+  if (m.id.incarnation > CheckpointId::kMaxIncarnation) throw damaged("the incarnation cannot be");
   m.meta.step = m.id.step;
   std::unordered_set<std::string> seen;
   for (const json& value : tree.at("files")) {

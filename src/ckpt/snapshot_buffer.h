@@ -6,9 +6,9 @@
 
 namespace fourfold {
 
-/// Memory for the image of a tensor file, page-aligned. Where a folder of a memory file system is
-/// given and has room, it is a file there, which outlives the process; otherwise memory of the
-/// process.
+/// Memory for the image of a rank's tensor files, page-aligned. Where a folder of a memory file
+/// system is given and has room, it is a file there, which outlives the process; otherwise memory
+/// of the process.
 class SnapshotBuffer {
  public:
   SnapshotBuffer() = default;

@@ -53,6 +53,7 @@ std::optional<CheckpointId> CheckpointId::parse(std::string_view folder) {
   if (p != end && *p == '.') std::from_chars(p + 1, end, id.incarnation);
   // Only the one way of writing it counts: "step-5" or "step-00000005.0" is no checkpoint.
   if (id.step.value < 0 || id.incarnation < 0 || id.folder() != folder) return std::nullopt;
+  if (id.incarnation > kMaxIncarnation) return std::nullopt;
   return id;
 }
 

@@ -82,14 +82,16 @@ struct CheckpointMeta {
   std::string config_toml;                     ///< The resolved configuration.
 };
 
-/// A checkpoint's identity. The incarnation tells apart two that were saved at the same step (after
-/// a return to an earlier one); the folder is step-00000200, or step-00000200.1 of the second.
+/// A checkpoint's identity. The incarnation tells apart two that were saved at the same step: it is
+/// counted up whenever a run goes back to before a checkpoint of it. The folder is step-00000200,
+/// or step-00000200.1 of the second.
 struct CheckpointId {
+  static constexpr int kMaxIncarnation = 1'000'000;  ///< Far above what returns count up to.
   Step step;
   int incarnation = 0;
   auto operator<=>(const CheckpointId&) const = default;
   std::string folder() const;
-  /// Reads folder(); none where it is not one.
+  /// Reads folder(); none where it is not one, or beyond kMaxIncarnation.
   static std::optional<CheckpointId> parse(std::string_view folder);
 };
 

@@ -391,21 +391,29 @@ TEST(Rotation, ALoadOpensOnlyWhatItNeeds) {
               ElementsAre("config.toml", "manifest.json", dense_file_name(0), dense_file_name(1),
                           expert_file_name(1), dense_file_name(2)))
       << "a rank that writes nothing that rotates has no such file";
-  // The older ones were written on another grid than the newest.
+  const auto opened = [&] {
+    std::vector<int> counts(3);
+    run_thread_ranks(3, {}, [&](Communicator& world) {
+      OneRankFs mine(fs, false);
+      TestState state(grid, world.rank(), /*zero=*/true, /*large=*/false);
+      state.add_experts(kRotatingExperts);
+      std::erase_if(state.tensors(), [](const StateTensor& t) { return !t.rotates; });
+      EXPECT_TRUE(CheckpointStore(mine, kDir).load(world, "", state.tensors()));
+      counts[static_cast<std::size_t>(world.rank())] = mine.shards_opened;
+    });
+    return counts;
+  };
+  EXPECT_THAT(opened(), ElementsAre(1, 1, 1));
+  // The older one was written on another grid than the newest.
+  on_rotating_ranks(fs, kDir, grid, {}, [&](RotatingRank& rank) {
+    EXPECT_EQ(rank.start(), "");
+    return rank.save(4, kAllTaken);
+  });
   on_rotating_ranks(fs, kDir, GridShape(), {}, [&](RotatingRank& rank) {
     EXPECT_EQ(rank.start(), "");
-    return rank.save(4, 0b000001);
+    return rank.save(5, 0b000001);
   });
-  std::vector<int> opened(3);
-  run_thread_ranks(3, {}, [&](Communicator& world) {
-    OneRankFs mine(fs, false);
-    TestState state(grid, world.rank(), /*zero=*/true, /*large=*/false);
-    state.add_experts(kRotatingExperts);
-    std::erase_if(state.tensors(), [](const StateTensor& t) { return !t.rotates; });
-    EXPECT_TRUE(CheckpointStore(mine, kDir).load(world, "", state.tensors()));
-    opened[static_cast<std::size_t>(world.rank())] = mine.shards_opened;
-  });
-  EXPECT_THAT(opened, ElementsAre(2, 1, 1)) << "the first rank's tensors are of two versions";
+  EXPECT_THAT(opened(), ElementsAre(2, 1, 1)) << "the first rank's tensors are of two versions";
 }
 
 }  // namespace

@@ -99,6 +99,7 @@ TEST(Manifest, RefusesWhatCannotBe) {
   EXPECT_THAT(cause("\"yxzd\"", "\"yyzd\""), HasSubstr("order"));
   EXPECT_THAT(cause("01020304", "0102030x"), HasSubstr("hexadecimal"));
   EXPECT_THAT(cause("\"files\":[", "\"files\":[" + std::string(100, '[')), HasSubstr("deep"));
+  EXPECT_THAT(cause("\"incarnation\":1", "\"incarnation\":2147483647"), HasSubstr("incarnation"));
   EXPECT_THAT(cause("\"tensors\"", "\"tonsors\""), HasSubstr("tensors"));
   EXPECT_THAT(cause("\"tokens\",\"shape\"", "3,\"shape\""), HasSubstr("string"));
 }
@@ -223,7 +224,7 @@ TEST(CheckpointId, FoldersAreReadBack) {
   }
   for (const char* name :
        {"step-", "step-5", "step-00000005.0", "step-00000005.", "step-00000005.-1", "step--0000005",
-        "step-00000005x", "stop-00000005", "abandoned-step-00000005"}) {
+        "step-00000005x", "step-00000005.2147483647", "stop-00000005", "abandoned-step-00000005"}) {
     EXPECT_FALSE(CheckpointId::parse(name)) << name;
   }
 }
