@@ -8,7 +8,6 @@
 #include "base/crc32c.h"
 #include "base/philox.h"
 #include "ckpt/agree.h"
-#include "ckpt/save_content.h"
 #include "policy/save_plan.h"
 
 namespace fourfold {
@@ -61,7 +60,8 @@ void find_sources(std::span<const StateTensor> tensors, SaveAgreement& agreement
 std::int64_t file_bytes(const SaveAgreement& agreement, int rank) {
   // The longest number of a step stands for the one to come.
   const auto metadata = tensor_file_metadata(Step(std::numeric_limits<std::int64_t>::max()), rank);
-  const auto rotating = selected_regions(agreement, /*selection=*/{});
+  std::vector<RegionSource> rotating;
+  for (const RotatingSource& s : agreement.rotating) rotating.push_back(s.region);
   return tensor_file_bytes(agreement.dense, metadata) +
          (rotating.empty() ? 0 : tensor_file_bytes(rotating, metadata));
 }

@@ -70,33 +70,29 @@ std::vector<RegionSource> selected_regions(const SaveAgreement& agreement,
 
 Result<SaveContent> save_content(const SaveAgreement& agreement, const SaveSelection& selection,
                                  const Manifest* base) {
+  std::unordered_map<std::string, const ManifestTensor*> known;
+  for (std::size_t i = 0; base && !selection.empty() && i < base->tensors.size(); ++i) {
+    const ManifestTensor& t = base->tensors[i];
+    if (t.version) known.emplace(t.key(), &t);
+  }
   SaveContent content{agreement.tensors, {}, {}, agreement.total_bytes};
-  std::unordered_map<std::string, ManifestTensor*> left;
   for (std::size_t i = 0; i < content.tensors.size(); ++i) {
     ManifestTensor& t = content.tensors[i];
-    if (!is_taken(agreement, selection, i)) {
-      left.emplace(t.key(), &t);
-      content.bytes -= bytes_of(t);
-    } else if (agreement.rotates[i]) {
-      content.taken.push_back(i);
+    if (is_taken(agreement, selection, i)) {
+      if (agreement.rotates[i]) content.taken.push_back(i);
+      continue;
     }
-  }
-  if (left.empty()) return content;
-  if (base) {
-    for (const ManifestTensor& t : base->tensors) {
-      const auto found = left.find(t.key());
-      if (found == left.end() || !t.version) continue;
-      if (t.dtype != found->second->dtype || t.shape != found->second->shape) continue;
-      found->second->version = t.version;
+    const auto found = known.find(t.key());
+    if (found == known.end() || found->second->dtype != t.dtype ||
+        found->second->shape != t.shape) {
+      return Error(
+          ErrorKind::kData, fmt::format("no committed checkpoint has {} to refer to", t.key()),
+          "the first checkpoint, and the next after one without expert files, is to be full");
     }
+    t.version = found->second->version;
+    content.bytes -= bytes_of(t);
   }
-  for (const auto& [key, tensor] : left) {
-    if (tensor->version) continue;
-    return Error(
-        ErrorKind::kData, fmt::format("no committed checkpoint has {} to refer to", key),
-        "the first checkpoint, and the next after one without expert files, is to be full");
-  }
-  content.referred = referred_by(content.tensors, *base);
+  if (base) content.referred = referred_by(content.tensors, *base);
   return content;
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <limits>
 #include <span>
@@ -51,10 +50,11 @@ std::int64_t bytes_wanted(const SaveContent& content, const CheckpointMeta& meta
          kManifestLineBytes * static_cast<std::int64_t>(lines);
 }
 
-/// As the numbers that ranks exchange; a size of 0: there is no such file.
-std::array<std::int64_t, 3> to_numbers(const std::optional<FileRecord>& record) {
-  if (!record) return {0, 0, 0};
-  return {record->size, record->header_crc, record->file_crc};
+/// As ranks tell each other of their files; a size of 0: there is no such file.
+std::vector<std::int64_t> to_numbers(const RankRecords& records) {
+  const FileRecord &dense = records.dense, expert = records.expert.value_or(FileRecord());
+  return {dense.size,  dense.header_crc,  dense.file_crc,
+          expert.size, expert.header_crc, expert.file_crc};
 }
 
 FileRecord from_numbers(std::string name, std::span<const std::int64_t> numbers) {
@@ -172,25 +172,19 @@ void SaveTask::begin_write(Communicator& world) {
 }
 
 void SaveTask::begin_commit(Communicator& world) {
-  const auto dense = to_numbers(records_.dense), expert = to_numbers(records_.expert);
-  const std::int64_t mine[] = {dense[0],
-                               dense[1],
-                               dense[2],
-                               expert[0],
-                               expert[1],
-                               expert[2],
-                               to_nanoseconds(write_seconds_)};
+  std::vector<std::int64_t> mine = to_numbers(records_);
+  mine.push_back(to_nanoseconds(write_seconds_));
   const auto all = gather_numbers(world, mine);
   manifest_ = {report_.id, meta_, {}, std::move(content_.tensors), std::move(content_.referred)};
   for (const std::size_t i : content_.taken) manifest_.tensors[i].version = report_.id;
   std::vector<FileRecord> experts;
   for (int r = 0; r < world.size(); ++r) {
-    const auto numbers = std::span(all).subspan(static_cast<std::size_t>(r) * std::size(mine));
+    const auto numbers = std::span(all).subspan(static_cast<std::size_t>(r) * mine.size());
     manifest_.files.push_back(from_numbers(dense_file_name(r), numbers));
     const FileRecord theirs = from_numbers(expert_file_name(r), numbers.subspan(3));
     if (theirs.size > 0) experts.push_back(theirs);
     report_.bytes += manifest_.files.back().size + theirs.size;
-    report_.write_seconds = std::max(report_.write_seconds, to_seconds(numbers[6]));
+    report_.write_seconds = std::max(report_.write_seconds, to_seconds(numbers[mine.size() - 1]));
   }
   manifest_.files.insert(manifest_.files.end(), experts.begin(), experts.end());
   begin(Stage::kCommit, rank_ == 0, [this] {

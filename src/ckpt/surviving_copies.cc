@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <functional>
+#include <map>
 #include <set>
 #include <span>
 
@@ -81,7 +81,8 @@ std::optional<Copy> read_note(const Fs& fs, const std::string& folder, int rank,
 }
 
 /// Step, incarnation and session: what tells a copy from another.
-using Label = std::array<std::int64_t, 3>;
+constexpr std::size_t kLabelSize = 3;
+using Label = std::array<std::int64_t, kLabelSize>;
 constexpr Label kNoCopy = {kNone, kNone, kNone};
 
 Label label_of(const Copy& copy) {
@@ -90,19 +91,23 @@ Label label_of(const Copy& copy) {
 
 /// Those that every rank has, newest first.
 std::vector<Label> common_copies(Communicator& world, const std::vector<Copy>& mine) {
-  std::array<Label, kCopies> labels;
-  labels.fill(kNoCopy);
-  std::ranges::transform(mine, labels.begin(), label_of);
-  const auto numbers = gather_numbers(world, std::span(labels[0].data(), sizeof(labels) / 8));
-  std::vector<Label> all(numbers.size() / kNoCopy.size());
-  for (std::size_t i = 0; i < numbers.size(); ++i) all[i / 3][i % 3] = numbers[i];
-  std::vector<Label> common;
-  for (const Label& label : labels) {
-    // A rank has no two copies of one label.
-    const auto ranks = std::ranges::count(all, label);
-    if (label != kNoCopy && ranks == world.size()) common.push_back(label);
+  std::vector<std::int64_t> numbers;
+  for (std::size_t i = 0; i < kCopies; ++i) {
+    const Label label = i < mine.size() ? label_of(mine[i]) : kNoCopy;
+    numbers.insert(numbers.end(), label.begin(), label.end());
   }
-  std::ranges::sort(common, std::ranges::greater());
+  const auto all = gather_numbers(world, numbers);
+  std::map<Label, std::set<std::size_t>> ranks;
+  for (std::size_t i = 0; i < all.size(); i += kLabelSize) {
+    ranks[{all[i], all[i + 1], all[i + 2]}].insert(i / numbers.size());
+  }
+  std::vector<Label> common;
+  for (const auto& [label, holders] : ranks) {
+    if (label != kNoCopy && holders.size() == static_cast<std::size_t>(world.size())) {
+      common.push_back(label);
+    }
+  }
+  std::ranges::reverse(common);
   return common;
 }
 

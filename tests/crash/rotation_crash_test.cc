@@ -108,6 +108,31 @@ void crash_everywhere(int ranks, int keep, bool async, Prepare prepare, Act act,
   }
 }
 
+/// Both files of a rank before the manifest, which goes first when a checkpoint does.
+TEST(RotationCrash, ThingsReachTheDiskInOrder) {
+  MemoryFs fs;
+  RotatingRun run(fs, 1, /*keep=*/1, /*async=*/false);
+  ASSERT_EQ(run.save(1, kAllTaken), "");
+  const std::size_t before = fs.trace().size();
+  ASSERT_EQ(run.save(2, 0b000011), "");
+  std::vector<std::string> steps;
+  for (std::size_t i = before; i < fs.trace().size(); ++i) {
+    const std::string& line = fs.trace()[i];
+    if (line.starts_with("rename") || line.starts_with("remove")) steps.push_back(line);
+    if (line.starts_with("sync") && !line.ends_with(kTemporarySuffix)) steps.back() += ", synced";
+  }
+  const std::string dir = std::string(kDir) + "/", one = dir + "step-00000001/",
+                    two = dir + "step-00000002/";
+  EXPECT_THAT(
+      steps, ElementsAre("rename to " + two + dense_file_name(0) + ", synced",
+                         "rename to " + two + expert_file_name(0) + ", synced",
+                         "rename to " + two + "config.toml, synced",
+                         "rename to " + two + "manifest.json, synced",
+                         "rename to " + dir + "CURRENT, synced",
+                         "remove " + one + "manifest.json, synced", "remove " + one + "config.toml",
+                         "remove " + one + dense_file_name(0) + ", synced"));
+}
+
 /// A save whose retention leaves a folder of expert files behind, and removes another whole.
 TEST(RotationCrash, EveryOperationOfASaveAndItsRetention) {
   const auto prepare = [](MemoryFs& fs, RotatingRun& run) {
@@ -191,6 +216,33 @@ TEST(RotationFull, EveryOperationOfASaveAndItsRetention) {
       ASSERT_THAT(problems(fs), IsEmpty()) << k;
     }
   }
+}
+
+/// Bytes of all files that a checkpoint needs, flipped: never loaded as if they were good.
+TEST(RotationFlip, NoFlippedByteIsLoaded) {
+  MemoryFs fs;
+  RotatingRun run(fs, 1, /*keep=*/1, /*async=*/false);
+  ASSERT_EQ(run.save(1, kAllTaken), "");
+  ASSERT_EQ(run.save(2, 0b000011), "");
+  const Versions versions = versions_after(versions_after({}, 1, kAllTaken), 2, 0b000011);
+  const auto world = make_solo();
+  RotatingRank rank(*world, fs, kDir, GridShape());
+  int passed = 0, refused = 0;
+  for (const std::string& path : fs.files()) {
+    if (path.ends_with("CURRENT")) continue;
+    // Tensors of the older one that this one wrote anew may be anything.
+    const bool may_pass = path.find("step-00000001") != path.npos;
+    for (std::size_t i = 0; i < fs.content(path).size(); i += 7) {
+      fs.flip(path, i, static_cast<unsigned char>(1 << (i % 8)));
+      const std::string wrong = rank.loaded_difference("", 2, versions);
+      fs.flip(path, i, static_cast<unsigned char>(1 << (i % 8)));
+      ASSERT_TRUE(wrong.starts_with("none of the checkpoints") || (wrong.empty() && may_pass))
+          << path << " " << i << ": " << wrong;
+      ++(wrong.empty() ? passed : refused);
+    }
+  }
+  EXPECT_GT(passed, 0);
+  EXPECT_GT(refused, 500);
 }
 
 }  // namespace

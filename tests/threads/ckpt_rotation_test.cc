@@ -159,7 +159,7 @@ class RandomRun {
 
 TEST(Rotation, EveryCheckpointIsTheStateThatItsVersionsMakeUp) {
   int fallbacks = 0, remainders = 0;
-  for (unsigned seed = 1; seed <= 25; ++seed) {
+  for (unsigned seed = 1; seed <= 12; ++seed) {
     RandomRun run(seed);
     for (int session = 1; session <= 6; ++session) {
       run.session(fmt::format("seed {}, session {}: ", seed, session));
@@ -169,8 +169,8 @@ TEST(Rotation, EveryCheckpointIsTheStateThatItsVersionsMakeUp) {
     fallbacks += run.fallbacks;
     remainders += run.remainders;
   }
-  EXPECT_GT(fallbacks, 20);
-  EXPECT_GT(remainders, 50);
+  EXPECT_GT(fallbacks, 10);
+  EXPECT_GT(remainders, 20);
 }
 
 /// Two saves on their way: the second refers to what the first made of it.
