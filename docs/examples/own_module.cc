@@ -48,7 +48,7 @@ class Mlp {
     sync.passed(unit_);
     sync.finish();
     for (fourfold::Parameter* p : unit_.parameters()) p->weight.sub_(p->gradient, kRate);
-    unit_.zero_gradients();
+    unit_.forget_gradients();
     unit_.refresh_vectors();
   }
 
