@@ -51,11 +51,4 @@ std::vector<Coords> ExpertGrid::replica_peers(Coords at) const {
   return peers(at, replicas_, [](Place& place, int i) { place.replica = i; });
 }
 
-std::vector<bool> ExpertGrid::peers_on_node(const Grid& grid, Coords at, int ranks_on_node) const {
-  const auto node = [&](Coords c) { return grid.rank(c).value / ranks_on_node; };
-  std::vector<bool> on_node;
-  for (const Coords& peer : rank_peers(at)) on_node.push_back(node(peer) == node(at));
-  return on_node;
-}
-
 }  // namespace fourfold

@@ -32,9 +32,6 @@ class ExpertGrid {
   std::vector<Coords> rank_peers(Coords at) const;
   std::vector<Coords> storer_peers(Coords at) const;
   std::vector<Coords> replica_peers(Coords at) const;
-  /// Of each expert rank that the one at `at` sends tokens to, whether it is on the same node,
-  /// where `ranks_on_node` neighbouring world ranks share one.
-  std::vector<bool> peers_on_node(const Grid& grid, Coords at, int ranks_on_node) const;
 
  private:
   Coords coords(Place place, Coords like) const;

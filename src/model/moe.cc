@@ -1,11 +1,12 @@
 #include "model/moe.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "device/tensors.h"
 #include "kernels/elementwise.h"
 #include "kernels/rows.h"
-#include "layout/expert_grid.h"
+#include "layout/expert_nodes.h"
 #include "parallel/overlap_scheduler.h"
 
 namespace fourfold {
@@ -39,12 +40,12 @@ std::vector<float> local_bias(const ParallelContext& context, const ExpertMap& m
   if (options.local_bias == 0 || options.ranks_on_node == 0) return {};
   // One of the ranks that hold the same tokens chooses for all.
   const Coords chooses{0, 0, context.coords().z, context.coords().data};
-  const ExpertGrid grid(context.shape().shape(), map.ranks());
-  const std::vector<bool> near =
-      grid.peers_on_node(context.shape(), chooses, options.ranks_on_node);
+  const ExpertNodes nodes(context.shape(), chooses, map.ranks(), options.ranks_on_node);
+  const std::vector<int>& near = nodes.own_node();
   std::vector<float> bias;
   for (int e = 0; e < map.experts(); ++e) {
-    bias.push_back(near[static_cast<std::size_t>(map.rank_of(e))] ? options.local_bias : 0);
+    const bool is_near = std::ranges::find(near, map.rank_of(e)) != near.end();
+    bias.push_back(is_near ? options.local_bias : 0);
   }
   return bias;
 }

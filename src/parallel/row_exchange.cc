@@ -8,24 +8,13 @@
 
 #include "comm/await_work.h"
 #include "comm/tensor_buffer.h"
-#include "device/tensors.h"
+#include "parallel/row_counts.h"
 
 namespace fourfold {
 namespace {
 
-using Counts = std::vector<std::int64_t>;
-
-std::int64_t sum(const Counts& rows) {
-  return std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
-}
-
-Counts times(Counts rows, std::int64_t columns) {
-  for (std::int64_t& r : rows) r *= columns;
-  return rows;
-}
-
-Counts in_order(const Counts& counts, const std::vector<int>& order) {
-  Counts ordered;
+RowCounts in_order(const RowCounts& counts, const std::vector<int>& order) {
+  RowCounts ordered;
   for (const int i : order) ordered.push_back(counts[static_cast<std::size_t>(i)]);
   return ordered;
 }
@@ -48,22 +37,18 @@ std::vector<int> turned(int a, int b) {
 }
 
 /// Sums of `width` numbers each.
-Counts sums_of(const Counts& counts, int width) {
-  Counts sums;
+RowCounts sums_of(const RowCounts& counts, int width) {
+  RowCounts sums;
   for (auto at = counts.begin(); at != counts.end(); at += width) {
     sums.push_back(std::accumulate(at, at + width, std::int64_t{0}));
   }
   return sums;
 }
 
-at::Tensor room_for(std::int64_t rows, const at::Tensor& like) {
-  return empty_tensor({rows, like.size(1)}, tensor_dtype(like));
-}
-
 /// Puts blocks of `counts` rows in another order into `out`.
-void put_in_order(const at::Tensor& rows, const Counts& counts, const std::vector<int>& order,
+void put_in_order(const at::Tensor& rows, const RowCounts& counts, const std::vector<int>& order,
                   const at::Tensor& out) {
-  Counts begins(counts.size() + 1, 0);
+  RowCounts begins(counts.size() + 1, 0);
   std::partial_sum(counts.begin(), counts.end(), begins.begin() + 1);
   const std::int64_t row_bytes = rows.size(1) * rows.element_size();
   auto* to = static_cast<std::byte*>(out.mutable_data_ptr());
@@ -76,7 +61,8 @@ void put_in_order(const at::Tensor& rows, const Counts& counts, const std::vecto
   }
 }
 
-at::Tensor in_order(const at::Tensor& rows, const Counts& counts, const std::vector<int>& order) {
+at::Tensor in_order(const at::Tensor& rows, const RowCounts& counts,
+                    const std::vector<int>& order) {
   at::Tensor out = room_for(rows.size(0), rows);
   put_in_order(rows, counts, order, out);
   return out;
@@ -84,7 +70,7 @@ at::Tensor in_order(const at::Tensor& rows, const Counts& counts, const std::vec
 
 /// One all-to-all of each tensor, all at a time.
 Async<std::vector<at::Tensor>> all_to_all(Communicator& peers, std::vector<at::Tensor> rows,
-                                          Counts send, Counts receive, Lane lane) {
+                                          RowCounts send, RowCounts receive, Lane lane) {
   std::vector<at::Tensor> received;
   std::vector<Work> works;
   for (const at::Tensor& r : rows) {
@@ -124,7 +110,7 @@ Async<void> RowExchange::plan(std::vector<ExchangeChunk>& chunks, Lane lane) con
   if (!nodes_.staged()) co_return;
   const auto number = static_cast<std::int64_t>(chunks.size());
   const std::int64_t each = number * nodes_.nodes();
-  Counts tell, hear(static_cast<std::size_t>(each * nodes_.on_node()));
+  RowCounts tell, hear(static_cast<std::size_t>(each * nodes_.on_node()));
   for (int place = 0; place < nodes_.on_node(); ++place) {
     for (const ExchangeChunk& chunk : chunks) {
       for (const auto& node : nodes_.members) {
@@ -132,7 +118,7 @@ Async<void> RowExchange::plan(std::vector<ExchangeChunk>& chunks, Lane lane) con
       }
     }
   }
-  const Counts equal(static_cast<std::size_t>(nodes_.on_node()), each);
+  const RowCounts equal(static_cast<std::size_t>(nodes_.on_node()), each);
   const ConstBuffer from(tell.data(), static_cast<std::int64_t>(tell.size()), DType::kI64);
   const Buffer to{hear.data(), static_cast<std::int64_t>(hear.size()), DType::kI64};
   co_await finished(on_node().all_to_all(from, equal, to, equal, lane));
@@ -158,7 +144,7 @@ Async<std::vector<at::Tensor>> RowExchange::there(const ExchangeChunk& chunk,
                                                         sums_of(chunk.through, nodes), lane);
   const std::vector<int> by_node = turned(on_node, nodes);
   for (at::Tensor& r : through) r = in_order(r, chunk.through, by_node);
-  const Counts receive = in_order(chunk.receive, arrive);
+  const RowCounts receive = in_order(chunk.receive, arrive);
   std::vector<at::Tensor> received = co_await all_to_all(
       between_nodes(), std::move(through), sums_of(in_order(chunk.through, by_node), on_node),
       sums_of(receive, on_node), lane);
@@ -176,13 +162,13 @@ Async<void> RowExchange::back(const ExchangeChunk& chunk, const at::Tensor& rows
   const int nodes = nodes_.nodes(), on_node = nodes_.on_node();
   const std::vector<int> leave = nodes_.by_place(), arrive = nodes_.by_node();
   const std::vector<int> by_node = turned(on_node, nodes);
-  const Counts through = in_order(chunk.through, by_node);
+  const RowCounts through = in_order(chunk.through, by_node);
   std::vector<at::Tensor> moving(1, in_order(rows, chunk.receive, arrive));
   moving = co_await all_to_all(between_nodes(), std::move(moving),
                                sums_of(in_order(chunk.receive, arrive), on_node),
                                sums_of(through, on_node), lane);
   moving[0] = in_order(moving[0], through, inverse(by_node));
-  const Counts send = in_order(chunk.send, leave);
+  const RowCounts send = in_order(chunk.send, leave);
   moving = co_await all_to_all(this->on_node(), std::move(moving), sums_of(chunk.through, nodes),
                                sums_of(send, nodes), lane);
   put_in_order(moving[0], send, inverse(leave), out);

@@ -1,30 +1,17 @@
 #include "parallel/token_exchange.h"
 
-#include <numeric>
 #include <utility>
 
 #include "comm/await_work.h"
 #include "comm/tensor_buffer.h"
 #include "device/tensors.h"
 #include "kernels/rows.h"
+#include "parallel/row_counts.h"
 
 namespace fourfold {
 namespace {
 
-std::int64_t sum(const std::vector<std::int64_t>& rows) {
-  return std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
-}
-
-std::vector<std::int64_t> times(std::vector<std::int64_t> rows, std::int64_t columns) {
-  for (std::int64_t& r : rows) r *= columns;
-  return rows;
-}
-
 std::int64_t row_bytes(const at::Tensor& rows) { return rows.size(1) * rows.element_size(); }
-
-at::Tensor room_for(std::int64_t rows, const at::Tensor& like) {
-  return empty_tensor({rows, like.size(1)}, tensor_dtype(like));
-}
 
 at::Tensor put_by_expert(const ExchangeChunk& chunk, const at::Tensor& arrived) {
   at::Tensor rows = room_for(chunk.expert_rows(), arrived);

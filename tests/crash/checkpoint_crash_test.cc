@@ -91,24 +91,12 @@ long operations_of_a_save(int ranks, Saving saving) {
   return fs.operations() - before;
 }
 
-struct Survivor {
-  MemoryFs::Survival survival;
-  unsigned number;
-};
-
-std::vector<Survivor> survivors() {
-  std::vector<Survivor> all = {{MemoryFs::Survival::kNothing, 0},
-                               {MemoryFs::Survival::kEverything, 0}};
-  for (unsigned n = 1; n <= 4; ++n) all.push_back({MemoryFs::Survival::kSome, n});
-  return all;
-}
-
 void crash_everywhere(int ranks, Saving saving) {
   const long operations = operations_of_a_save(ranks, saving);
   ASSERT_GT(operations, 15);
   int old_loaded = 0, new_loaded = 0;
   for (long k = 1; k <= operations; ++k) {
-    for (const auto& [survival, number] : survivors()) {
+    for (const auto& [survival, number] : survivors(/*some=*/4)) {
       MemoryFs fs;
       TestRun run(fs, ranks, saving);
       ASSERT_EQ(run.save(kOld), "");
@@ -169,7 +157,7 @@ TEST(CheckpointCrash, TheFirstSaveLeavesNothingOrAll) {
   MemoryFs whole;
   TestRun(whole, 1).save(kOld);
   for (long k = 1; k <= whole.operations(); ++k) {
-    for (const auto& [survival, number] : survivors()) {
+    for (const auto& [survival, number] : survivors(/*some=*/4)) {
       MemoryFs fs;
       TestRun run(fs, 1);
       fs.crash_at = k;
@@ -200,7 +188,7 @@ TEST(CheckpointCrash, EveryOperationOfAFallback) {
   const long before = whole.operations();
   ASSERT_EQ(TestRun(whole, 1).load(), std::to_string(kOld));
   for (long k = 1; k <= whole.operations() - before; ++k) {
-    for (const auto& [survival, number] : survivors()) {
+    for (const auto& [survival, number] : survivors(/*some=*/4)) {
       MemoryFs fs;
       prepare(fs);
       fs.crash_at = fs.operations() + k;

@@ -314,4 +314,18 @@ class MemoryFs final : public Fs {
   mutable int open_files_ = 0;
 };
 
+/// What a power loss can leave: arguments of power_loss().
+struct Survivor {
+  MemoryFs::Survival survival;
+  unsigned number;
+};
+
+/// Nothing, everything, and that many times some of it.
+inline std::vector<Survivor> survivors(unsigned some) {
+  std::vector<Survivor> all = {{MemoryFs::Survival::kNothing, 0},
+                               {MemoryFs::Survival::kEverything, 0}};
+  for (unsigned n = 1; n <= some; ++n) all.push_back({MemoryFs::Survival::kSome, n});
+  return all;
+}
+
 }  // namespace fourfold

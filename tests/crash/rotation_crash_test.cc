@@ -64,18 +64,6 @@ class RotatingRun {
   std::map<int, Versions> versions_;  ///< Of the state of each step that was saved.
 };
 
-struct Survivor {
-  MemoryFs::Survival survival;
-  unsigned number;
-};
-
-std::vector<Survivor> survivors() {
-  std::vector<Survivor> all = {{MemoryFs::Survival::kNothing, 0},
-                               {MemoryFs::Survival::kEverything, 0}};
-  for (unsigned n = 1; n <= 2; ++n) all.push_back({MemoryFs::Survival::kSome, n});
-  return all;
-}
-
 std::vector<std::string> problems(const Fs& fs) {
   return checkpoint_verify(fs, "run").value().problems;
 }
@@ -94,7 +82,7 @@ void crash_everywhere(int ranks, int keep, bool async, Prepare prepare, Act act,
   }
   ASSERT_GT(operations, 5);
   for (long k = 1; k <= operations; ++k) {
-    for (const auto& [survival, number] : survivors()) {
+    for (const auto& [survival, number] : survivors(/*some=*/2)) {
       MemoryFs fs;
       RotatingRun run(fs, ranks, keep, async);
       prepare(fs, run);
