@@ -1,4 +1,4 @@
-# Compiler flags shared by every target, the faster linker and ccache where they exist.
+# Compiler flags shared by every target, and ccache where it exists.
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
@@ -21,8 +21,4 @@ endif()
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
-endif()
-find_program(MOLD_PROGRAM mold)
-if(MOLD_PROGRAM AND NOT FOURFOLD_SANITIZE)
-  add_link_options(-fuse-ld=mold)
 endif()

@@ -12,7 +12,7 @@ needed=(g++ cmake ninja-build pkg-config git python3-venv libfmt-dev nlohmann-js
   libtomlplusplus-dev libpcre2-dev libgtest-dev libgmock-dev bible-kjv bible-kjv-text)
 # Good to have: MPI, faster builds, the formatter, the fuzzer, random tests. Without them parts are
 # out.
-wanted=(libopenmpi-dev openmpi-bin liburing-dev ccache mold clang-format-19 clang-19
+wanted=(libopenmpi-dev openmpi-bin liburing-dev ccache clang-format-19 clang-19
   libclang-rt-19-dev librapidcheck-dev)
 
 say() { printf 'set-up: %s\n' "$*"; }
