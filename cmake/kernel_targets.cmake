@@ -27,7 +27,7 @@ foreach(source IN LISTS vector_sources)
   set(extra_flags "")
   if(name MATCHES "_amx$")  # An addition to the AVX-512 kernels of processors that have AMX.
     list(FILTER capabilities INCLUDE REGEX AVX512)
-    set(extra_flags -mamx-tile -mamx-bf16)
+    set(extra_flags -mamx-tile -mamx-bf16 -mavx512bf16)
   endif()
   foreach(capability IN LISTS capabilities)
     set(wrapper ${PROJECT_BINARY_DIR}/generated/kernels/${name}_${capability}.cc)

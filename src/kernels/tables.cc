@@ -54,12 +54,14 @@ FF_DECLARE_FILLS(AVX2)
 FF_DECLARE_FILLS(AVX512)
 namespace AVX512 {
 void fill_amx(AttentionTable<BFloat16>& table);
+void fill_amx(TileProductTable& table);
 }  // namespace AVX512
 
 namespace {
 
 // Whether the processor has AMX for bf16 and the system grants this process the tiles' state.
 bool may_use_amx() {
+  if (!__builtin_cpu_supports("avx512bf16")) return false;
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;  // Leaf 7, EDX.
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
@@ -85,6 +87,7 @@ const KernelTables* tables_of(Capability capability) {
     static const KernelTables amx = [] {
       KernelTables tables = AVX512::build();
       AVX512::fill_amx(tables.attention.bf16);
+      AVX512::fill_amx(tables.tile_product);
       return tables;
     }();
     return &amx;

@@ -92,7 +92,7 @@ Async<void> Experts::restore(const Part& part, const at::Tensor& up, Saved& save
       saved.up = empty_tensor({saved.input.size(0), up_width_}, context_.compute);
       grouped_product_forward(saved.input,
                               rows_of(up, part.slots.begin * up_width_, part.slots.end * up_width_),
-                              *part.rows, saved.up);
+                              *part.rows, saved.up, context_.products);
     }
     Communicator& contraction = context_.grid.group({Axis::kY});
     const Lane lane = forward_lane(context_);
@@ -116,7 +116,7 @@ Async<void> Experts::forward(const Part& part, const Gathered& gathered, Saved& 
   grouped_product_forward(
       saved.activated,
       rows_of(gathered.down, part.slots.begin * out_width_, part.slots.end * out_width_),
-      *part.rows, output);
+      *part.rows, output, context_.products);
   if (down_bias_) add_down_bias(part, output, saved);
 }
 
@@ -187,7 +187,7 @@ Async<void> Experts::backward(const Part& part, const Gathered& gathered, const 
   {
     const TimedSpan span = context_.timed("experts dI", down_.name());
     grouped_product_input_gradient(d_output, rows_here(gathered.down, out_width_), *part.rows,
-                                   d_activated);
+                                   d_activated, context_.products);
   }
   Communicator& y = context_.grid.group({Axis::kY});
   const Lane lane = context_.overlap ? context_.overlap->reduce_lane() : Lane::kCaller;
@@ -196,7 +196,7 @@ Async<void> Experts::backward(const Part& part, const Gathered& gathered, const 
     const TimedSpan span = context_.timed("experts dW", down_.name());
     grouped_product_weight_gradient(d_output, saved.activated, *part.rows,
                                     rows_here(targets.down.tensor, out_width_),
-                                    targets.down.accumulate);
+                                    targets.down.accumulate, context_.products);
   }
   co_await finished(std::move(reduction));
   const at::Tensor d_up = activate_backward(part, d_activated, saved, gradients.weights);
@@ -204,12 +204,13 @@ Async<void> Experts::backward(const Part& part, const Gathered& gathered, const 
   {
     const TimedSpan span = context_.timed("experts dI", up_.name());
     grouped_product_input_gradient(d_up, rows_here(gathered.up, up_width_), *part.rows,
-                                   gradients.input);
+                                   gradients.input, context_.products);
   }
   {
     const TimedSpan span = context_.timed("experts dW", up_.name());
     grouped_product_weight_gradient(d_up, saved.input, *part.rows,
-                                    rows_here(targets.up.tensor, up_width_), targets.up.accumulate);
+                                    rows_here(targets.up.tensor, up_width_), targets.up.accumulate,
+                                    context_.products);
   }
 }
 

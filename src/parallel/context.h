@@ -4,6 +4,7 @@
 
 #include "base/dtype.h"
 #include "comm/process_grid.h"
+#include "parallel/products.h"
 
 namespace fourfold {
 
@@ -21,6 +22,7 @@ struct ParallelContext {
   /// Type in which gradients of matrices travel over z, and large ones over data: rounded before
   /// each sum, which adds in f32, and after it.
   DType gradients = DType::kF32;
+  F32Products products = F32Products::kF32;  ///< Of matrices; routers multiply in f32.
 
   const Grid& shape() const { return grid.grid(); }
   Coords coords() const { return grid.coords(); }

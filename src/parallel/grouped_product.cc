@@ -12,6 +12,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/few_rows.h"
 #include "kernels/parallel.h"
+#include "kernels/tile_product.h"
 
 namespace fourfold {
 namespace {
@@ -72,6 +73,10 @@ void multiply_and_add(const at::Tensor& a, const at::Tensor& b, at::Tensor out) 
   at::cpu::addmm_out(out, out, a, b, 1, 1);
 }
 
+bool by_tiles(const at::Tensor& x, F32Products how) {
+  return x.scalar_type() == at::kFloat && how == F32Products::kThreeBf16;
+}
+
 void check_rows(const at::Tensor& rows, std::span<const std::int64_t> rows_of_group) {
   const auto total = std::accumulate(rows_of_group.begin(), rows_of_group.end(), std::int64_t{0});
   FF_CHECK(rows.size(0) == total, "{} rows, the groups have {}", rows.size(0), total);
@@ -84,15 +89,20 @@ std::int64_t groups_of(std::span<const std::int64_t> rows_of_group) {
 }  // namespace
 
 void grouped_product_forward(const at::Tensor& x, const at::Tensor& w,
-                             std::span<const std::int64_t> rows_of_group, at::Tensor out) {
+                             std::span<const std::int64_t> rows_of_group, at::Tensor out,
+                             F32Products how) {
   check_rows(x, rows_of_group);
   const std::int64_t n = w.size(0) / groups_of(rows_of_group), k = w.size(1);
   for_pieces(rows_of_group, n, k, [&](const Piece& p) {
-    if (x.scalar_type() == at::kFloat && p.rows <= kFewRows) {
+    if (x.scalar_type() == at::kFloat && (p.rows <= kFewRows || by_tiles(x, how))) {
       const float *rows = elements<float>(x) + p.first_row * k,
                   *weights = elements<float>(w) + (p.group * n + p.begin) * k;
-      kernels::few_rows_product(rows, weights, p.rows, p.end - p.begin, k,
-                                elements<float>(out) + p.first_row * n + p.begin, n);
+      float* to = elements<float>(out) + p.first_row * n + p.begin;
+      if (by_tiles(x, how)) {
+        kernels::tile_product({rows, k}, {weights, k}, {p.rows, p.end - p.begin, k}, {to, n});
+      } else {
+        kernels::few_rows_product(rows, weights, p.rows, p.end - p.begin, k, to, n);
+      }
       return;
     }
     // MKL packs the weights of a call; more of them than this fall out of the cache meanwhile.
@@ -107,11 +117,19 @@ void grouped_product_forward(const at::Tensor& x, const at::Tensor& w,
 }
 
 void grouped_product_input_gradient(const at::Tensor& dy, const at::Tensor& w,
-                                    std::span<const std::int64_t> rows_of_group, at::Tensor out) {
+                                    std::span<const std::int64_t> rows_of_group, at::Tensor out,
+                                    F32Products how) {
   check_rows(dy, rows_of_group);
   const std::int64_t n = dy.size(1), k = w.size(1);
   for_pieces(rows_of_group, k, n, [&](const Piece& p) {
     if (p.rows == 0) return;
+    if (by_tiles(dy, how)) {
+      kernels::tile_product({elements<float>(dy) + p.first_row * n, n},
+                            {elements<float>(w) + p.group * n * k + p.begin, k, true},
+                            {p.rows, p.end - p.begin, n},
+                            {elements<float>(out) + p.first_row * k + p.begin, k});
+      return;
+    }
     multiply(block_of(dy, p.first_row, p.rows, 0, n),
              block_of(w, p.group * n, n, p.begin, p.end - p.begin),
              block_of(out, p.first_row, p.rows, p.begin, p.end - p.begin));
@@ -120,7 +138,7 @@ void grouped_product_input_gradient(const at::Tensor& dy, const at::Tensor& w,
 
 void grouped_product_weight_gradient(const at::Tensor& dy, const at::Tensor& x,
                                      std::span<const std::int64_t> rows_of_group,
-                                     const at::Tensor& out, bool accumulate) {
+                                     const at::Tensor& out, bool accumulate, F32Products how) {
   check_rows(dy, rows_of_group);
   const std::int64_t n = dy.size(1), k = x.size(1);
   const DType dtype = tensor_dtype(dy);
@@ -131,6 +149,14 @@ void grouped_product_weight_gradient(const at::Tensor& dy, const at::Tensor& x,
       if (!accumulate) std::fill_n(target, width * k, 0.0f);
       return;
     }
+    const auto by_tile = [&]<class T>(T) {
+      kernels::tile_product(
+          kernels::Factor<T>{elements<T>(dy) + p.first_row * n + p.begin, n, true},
+          kernels::Factor<T>{elements<T>(x) + p.first_row * k, k, true}, {width, k, p.rows},
+          kernels::ProductTarget<float>{target, k, accumulate});
+    };
+    if (by_tiles(dy, how)) return by_tile(float{});
+    if (dtype == DType::kBF16 && kernels::has_tile_product()) return by_tile(BFloat16{});
     const at::Tensor left = block_of(dy, p.first_row, p.rows, p.begin, width).t();
     const at::Tensor right = block_of(x, p.first_row, p.rows, 0, k);
     if (dtype == DType::kF32) {

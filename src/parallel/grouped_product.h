@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <span>
 
+#include "parallel/products.h"
+
 namespace fourfold {
 
 // The three products of products.h for G linear layers of one shape at once, the experts of a rank:
@@ -18,16 +20,19 @@ namespace fourfold {
 
 /// Forward: rows of x [R, k] · wᵀ of their group → out [R, n].
 void grouped_product_forward(const at::Tensor& x, const at::Tensor& w,
-                             std::span<const std::int64_t> rows_of_group, at::Tensor out);
+                             std::span<const std::int64_t> rows_of_group, at::Tensor out,
+                             F32Products how = F32Products::kF32);
 
 /// Gradient of the input: rows of dy [R, n] · w of their group → out [R, k].
 void grouped_product_input_gradient(const at::Tensor& dy, const at::Tensor& w,
-                                    std::span<const std::int64_t> rows_of_group, at::Tensor out);
+                                    std::span<const std::int64_t> rows_of_group, at::Tensor out,
+                                    F32Products how = F32Products::kF32);
 
 /// Gradient of the weights: out [G·n, k] f32 := dyᵀ · x of each group, or += when `accumulate`. A
 /// group without rows has zeros.
 void grouped_product_weight_gradient(const at::Tensor& dy, const at::Tensor& x,
                                      std::span<const std::int64_t> rows_of_group,
-                                     const at::Tensor& out, bool accumulate);
+                                     const at::Tensor& out, bool accumulate,
+                                     F32Products how = F32Products::kF32);
 
 }  // namespace fourfold

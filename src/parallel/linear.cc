@@ -19,7 +19,7 @@ Async<at::Tensor> Linear4D::forward(const at::Tensor& input) const {
   at::Tensor output;
   {
     const TimedSpan span = context_.timed("forward", name());
-    output = product_forward(input, weight);
+    output = product_forward(input, weight, context_.products);
   }
   Communicator& contraction = context_.grid.group({input_axis(orientation_)});
   co_await finished(
@@ -29,14 +29,14 @@ Async<at::Tensor> Linear4D::forward(const at::Tensor& input) const {
 
 at::Tensor Linear4D::input_gradient(const at::Tensor& d_output, const at::Tensor& weight) const {
   const TimedSpan span = context_.timed("dI", name());
-  return product_input_gradient(d_output, weight);
+  return product_input_gradient(d_output, weight, context_.products);
 }
 
 void Linear4D::add_weight_gradient(const at::Tensor& input, const at::Tensor& d_output) {
   const WeightBlock::GradientTarget target = weights_.gradient_target();
   {
     const TimedSpan span = context_.timed("dW", name());
-    product_weight_gradient(d_output, input, target.tensor, target.accumulate);
+    product_weight_gradient(d_output, input, target.tensor, target.accumulate, context_.products);
   }
   weights_.add_gradient(target);
 }

@@ -73,7 +73,7 @@ void VocabLoss::add_gradient(const WeightBlock::GradientTarget& target) {
 }
 
 at::Tensor VocabLoss::chunk_logits(const at::Tensor& operand, const at::Tensor& weight) const {
-  const at::Tensor logits = product_forward(operand, weight);
+  const at::Tensor logits = product_forward(operand, weight, context_.products);
   if (!gathers()) {
     context_.grid.group({Axis::kY}).all_reduce(buffer_of(logits), ReduceOp::kSum).wait_stream();
   }
@@ -130,8 +130,9 @@ double VocabLoss::run_chunks(const at::Tensor& operand, const at::Tensor& target
                                 vocabulary_.begin, row_scales(part_targets, scale).data(),
                                 end - begin, logits.size(1));
     });
-    product_input_gradient(logits, w, rows_of(d_operand, begin, end));
-    product_weight_gradient(logits, part, target.tensor, target.accumulate || begin > 0);
+    product_input_gradient(logits, w, rows_of(d_operand, begin, end), context_.products);
+    product_weight_gradient(logits, part, target.tensor, target.accumulate || begin > 0,
+                            context_.products);
   }
   return loss_sum;
 }

@@ -210,7 +210,7 @@ class MemoryModel {
     const ParameterSpec table = token_table_spec(layers_.embedding);
     const Block head = block_of({layers_.head ? *layers_.head : table});
     // The head's gradient may still be on its way, with those of the block's first two matrices.
-    const std::int64_t wire = run_.overlap.grad_dtype == Precision::kBf16 ? 2 : kF32;
+    const std::int64_t wire = run_.overlap.grad_dtype == WireType::kBf16 ? 2 : kF32;
     const std::int64_t z = grid_.shape().z;
     std::vector<Block> gradients;
     if (last) gradients.push_back(head);

@@ -20,6 +20,10 @@ template <class E>
 struct EnumNames;
 template <>
 struct EnumNames<Precision> {
+  static std::vector<std::string> get() { return {"fp32", "bf16", "fp32x3"}; }
+};
+template <>
+struct EnumNames<WireType> {
   static std::vector<std::string> get() { return {"fp32", "bf16"}; }
 };
 template <>

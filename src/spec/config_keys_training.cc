@@ -39,8 +39,8 @@ std::vector<ConfigKey> train_keys() {
            .max = kMaxSequence,
            .default_text = "model.seq_len"}),
       key("train.precision", FF_FIELD(train.precision),
-          {.doc = "type of activations and products; masters are fp32 always",
-           .later = {"fp32x3"}}),
+          {.doc = "type of activations and products; masters are fp32 always. fp32x3: fp32 whose "
+                  "products are three of bf16 each, exact to about 2^-17; needs AMX"}),
       key("train.eval_interval", FF_FIELD(train.eval_interval),
           {.doc = "between evaluations on data.valid; 0: at the end only",
            .unit = "steps",

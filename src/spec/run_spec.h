@@ -11,7 +11,8 @@
 
 namespace fourfold {
 
-enum class Precision { kFp32, kBf16 };
+enum class Precision { kFp32, kBf16, kFp32x3 };
+enum class WireType { kFp32, kBf16 };  ///< In which numbers travel.
 enum class Recompute { kNone, kAttention, kMlp, kFull };
 enum class ScheduleKind { kConstant, kLinear, kCosine, kWsd, kInverseSqrt };
 enum class NonFinite { kStop, kSkip };
@@ -47,7 +48,7 @@ struct OverlapSpec {
   int slices = 1;
   bool keep_collectives = false;
   int cache_layers = 0;
-  Precision grad_dtype = Precision::kFp32;
+  WireType grad_dtype = WireType::kFp32;
 };
 
 struct MemorySpec {

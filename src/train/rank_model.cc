@@ -9,6 +9,7 @@
 #include "comm/tensor_buffer.h"
 #include "device/tensors.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/tile_product.h"
 #include "optim/adamw.h"
 #include "optim/schedule.h"
 #include "parallel/gradient_sync.h"
@@ -45,6 +46,17 @@ Schedule schedule_of(const RunSpec& run) {
 
 DType type_of(Precision precision) {
   return precision == Precision::kBf16 ? DType::kBF16 : DType::kF32;
+}
+DType type_of(WireType type) { return type == WireType::kBf16 ? DType::kBF16 : DType::kF32; }
+
+F32Products products_of(Precision precision) {
+  if (precision != Precision::kFp32x3) return F32Products::kF32;
+  if (!kernels::has_tile_product()) {
+    throw Error(ErrorKind::kUsage,
+                "train.precision \"fp32x3\" needs a CPU with AMX for bf16, which this one has not",
+                "set train.precision = \"fp32\"");
+  }
+  return F32Products::kThreeBf16;
 }
 
 AdamWOptions adamw_of(const OptimizerSpec& spec) {
@@ -84,8 +96,14 @@ RankModel::RankModel(const RunSpec& run, Communicator& world, const ModelLayers&
                 run.overlap.slices}),
       specs_(parameters_of(layers)),
       plan_(overlap_plan(layers, kept_by_block(run))),
-      context_{grid_,     type_of(run.train.precision),   run.memory.zero == 1, run.seed, true,
-               &overlap_, type_of(run.overlap.grad_dtype)},
+      context_{grid_,
+               type_of(run.train.precision),
+               run.memory.zero == 1,
+               run.seed,
+               true,
+               &overlap_,
+               type_of(run.overlap.grad_dtype),
+               products_of(run.train.precision)},
       model_(context_, run.model, model_options(run)),
       held_(specs_.size()),
       routers_(run.model) {

@@ -146,8 +146,15 @@ std::uint32_t join_hashes(std::uint32_t mine, Communicator& world) {
 }  // namespace
 
 VerifyTolerance verify_tolerance(Precision precision) {
-  return precision == Precision::kFp32 ? VerifyTolerance{}
-                                       : VerifyTolerance{1e-2, 5e-2, 2e-1, 1e-2};
+  switch (precision) {
+    case Precision::kFp32:
+      return {};
+    case Precision::kFp32x3:
+      return {1e-5, 1e-4, 1e-3, 1e-3};
+    case Precision::kBf16:
+      return {1e-2, 5e-2, 2e-1, 1e-2};
+  }
+  FF_CHECK(false, "a precision without tolerances");
 }
 
 std::string VerifyResult::failure(const VerifyTolerance& t) const {

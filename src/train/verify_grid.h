@@ -18,7 +18,8 @@ struct VerifyTolerance {
   double tensor = 1e-4;
   double near_tie = 1e-4;  ///< The largest margin by which a router's choice may be another.
 };
-/// For fp32 the defaults; bf16 rounds about 2^-8 at every product, so only gross errors show.
+/// For fp32 the defaults; fp32x3 leaves out 2^-17 of every product, bf16 rounds about 2^-8, so that
+/// only gross errors show.
 VerifyTolerance verify_tolerance(Precision precision);
 
 /// What was found on one grid; the same on every rank.

@@ -220,7 +220,7 @@ TEST(Grids, GradientsMayTravelInBf16) {
     for (const int zero : {0, 1}) {
       RunSpec rounded = with_grid(run, grid, 2);
       rounded.memory.zero = zero;
-      rounded.overlap.grad_dtype = Precision::kBf16;
+      rounded.overlap.grad_dtype = WireType::kBf16;
       const VerifyResult r = verify(rounded, reference);
       EXPECT_GT(r.gradient_difference, 1e-5) << grid.name();
       EXPECT_LT(r.gradient_difference, 4e-3) << grid.name();

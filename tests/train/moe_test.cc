@@ -123,7 +123,7 @@ TEST(Moe, GradientsMayTravelInBf16) {
   const VerifyReference reference = make_reference(run, 2, random_samples(run));
   for (const ExpertCase& c : {ExpertCase{{1, 1, 4, 1}, 2}, ExpertCase{{1, 2, 2, 2}, 2}}) {
     RunSpec rounded = on(run, c);
-    rounded.overlap.grad_dtype = Precision::kBf16;
+    rounded.overlap.grad_dtype = WireType::kBf16;
     const VerifyResult r = verify(rounded, reference);
     EXPECT_GT(r.gradient_difference, 1e-5) << text_of(r);
     EXPECT_LT(r.gradient_difference, 4e-3) << text_of(r);

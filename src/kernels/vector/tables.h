@@ -17,6 +17,7 @@
 #include "kernels/norm.h"
 #include "kernels/rotary.h"
 #include "kernels/rows.h"
+#include "kernels/tile_product.h"
 
 /// The vector kernels of one capability, as pointers. They are serial and work on the rows they are
 /// given; the public functions of kernels/*.h cut the work into rows for threads and call them.
@@ -127,6 +128,31 @@ struct AttentionTable {
                    std::int64_t dv_stride, float* scratch);
 };
 
+/// Rows or columns of a panel of a packed factor, and elements of a step along the sum.
+inline constexpr std::int64_t kPanel = 32;
+/// A range of panels.
+struct Panels {
+  std::int64_t begin, end;
+};
+/// Both factors, whole; bf16, of float hi and lo.
+struct PackedFactors {
+  const std::uint16_t *left, *right;
+};
+template <class T>
+using PackFactor = void (*)(const Factor<T>& factor, bool left, std::int64_t rows,
+                            std::int64_t depth, Panels panels, std::uint16_t* packed);
+template <class Out>
+using MultiplyPanels = void (*)(const PackedFactors& packed, ProductShape shape, Panels left,
+                                Panels right, const ProductTarget<Out>& target, float* sums);
+/// Nulls where there are no tiles.
+struct TileProductTable {
+  std::int64_t sums = 0;  ///< Floats that a product needs.
+  PackFactor<float> pack_f32 = nullptr;
+  PackFactor<BFloat16> pack_bf16 = nullptr;
+  MultiplyPanels<float> f32 = nullptr, bf16_to_f32 = nullptr;
+  MultiplyPanels<BFloat16> bf16 = nullptr;
+};
+
 /// A table for each element type.
 template <template <class> class Table>
 struct ForBoth {
@@ -156,6 +182,7 @@ struct KernelTables {
   ForBoth<RowsTable> rows;
   FewRowsTable few_rows;
   ForBoth<AttentionTable> attention;
+  TileProductTable tile_product;
 };
 
 enum class Capability { kDefault, kAvx2, kAvx512, kAmx };  // AMX: AVX-512 with AMX for bf16.

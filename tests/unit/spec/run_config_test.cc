@@ -154,7 +154,6 @@ TEST(RunConfig, RefusesWhatIsNotBuiltYet) {
                                       "overlap.sequence_parallel=true",
                                       "memory.recompute=budget",
                                       "checkpoint.mode=pec",
-                                      "train.precision=fp32x3",
                                       "checkpoint.pec.k_persist=1",
                                       "fault.max_restarts=10",
                                       "checkpoint.pec.scope=[\"master\"]",
@@ -166,6 +165,11 @@ TEST(RunConfig, RefusesWhatIsNotBuiltYet) {
   EXPECT_EQ(refusal(kRun, {"parallel.plan=manual", "overlap.keep_collectives=false",
                            "checkpoint.pec.scope=[]", "overlap.grad_dtype=fp32"}),
             "accepted");
+}
+
+TEST(RunConfig, GradientsTravelInTypesOfTheWireAlone) {
+  EXPECT_EQ(refusal(kRun, {"overlap.grad_dtype=bf16", "train.precision=fp32x3"}), "accepted");
+  EXPECT_THAT(refusal(kRun, {"overlap.grad_dtype=fp32x3"}), HasSubstr("one of \"fp32\", \"bf16\""));
 }
 
 TEST(RunConfig, ChecksTheGridOnceItIsKnown) {

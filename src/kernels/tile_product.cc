@@ -1,0 +1,72 @@
+#include "kernels/tile_product.h"
+
+#include <algorithm>
+
+#include "kernels/parallel.h"
+#include "kernels/vector/tables.h"
+
+namespace fourfold::kernels {
+namespace {
+
+std::int64_t panels_of(std::int64_t n) { return (n + kPanel - 1) / kPanel; }
+
+// `pack` and `multiply` are of the tables.
+template <class T, class Out>
+void product(const Factor<T>& left, const Factor<T>& right, ProductShape shape,
+             const ProductTarget<Out>& target, PackFactor<T> pack, MultiplyPanels<Out> multiply) {
+  if (shape.rows == 0 || shape.cols == 0) return;
+  if (shape.depth == 0) {
+    for (std::int64_t row = 0; row < shape.rows && !target.accumulate; ++row) {
+      std::fill_n(target.data + row * target.stride, shape.cols, Out{});
+    }
+    return;
+  }
+  const std::int64_t lefts = panels_of(shape.rows), rights = panels_of(shape.cols);
+  // Floats that hold as many pairs of bf16; hi and lo of a float take one.
+  const std::int64_t panel = kPanel * panels_of(shape.depth) * kPanel * sizeof(T) / sizeof(float);
+  const Scratch memory((lefts + rights) * panel);
+  const auto packed = [&](std::int64_t at) {
+    return reinterpret_cast<std::uint16_t*>(memory.data() + at * panel);
+  };
+  parallel_ranges(lefts + rights, panel / 4, [&](std::int64_t begin, std::int64_t end) {
+    if (begin < lefts) {
+      pack(left, true, shape.rows, shape.depth, {begin, std::min(end, lefts)}, packed(0));
+    }
+    if (end > lefts) {
+      const Panels panels{std::max<std::int64_t>(begin - lefts, 0), end - lefts};
+      pack(right, false, shape.cols, shape.depth, panels, packed(lefts));
+    }
+  });
+  const PackedFactors factors{packed(0), packed(lefts)};
+  const bool by_rows = lefts >= rights;
+  constexpr std::int64_t kPerStep = 256;  // Products that cost as much as an element's step.
+  parallel_ranges(by_rows ? lefts : rights, (by_rows ? rights : lefts) * panel * kPanel / kPerStep,
+                  [&](std::int64_t begin, std::int64_t end) {
+                    const Scratch sums(tables().tile_product.sums);
+                    const Panels share{begin, end};
+                    multiply(factors, shape, by_rows ? share : Panels{0, lefts},
+                             by_rows ? Panels{0, rights} : share, target, sums.data());
+                  });
+}
+
+}  // namespace
+
+bool has_tile_product() { return tables().tile_product.sums > 0; }
+
+void tile_product(Factor<BFloat16> left, Factor<BFloat16> right, ProductShape shape,
+                  ProductTarget<BFloat16> target) {
+  const TileProductTable& table = tables().tile_product;
+  product(left, right, shape, target, table.pack_bf16, table.bf16);
+}
+void tile_product(Factor<BFloat16> left, Factor<BFloat16> right, ProductShape shape,
+                  ProductTarget<float> target) {
+  const TileProductTable& table = tables().tile_product;
+  product(left, right, shape, target, table.pack_bf16, table.bf16_to_f32);
+}
+void tile_product(Factor<float> left, Factor<float> right, ProductShape shape,
+                  ProductTarget<float> target) {
+  const TileProductTable& table = tables().tile_product;
+  product(left, right, shape, target, table.pack_f32, table.f32);
+}
+
+}  // namespace fourfold::kernels
