@@ -1,5 +1,9 @@
 #include "base/crc32c.h"
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include <array>
 #include <cstring>
 
@@ -27,46 +31,48 @@ std::uint32_t update_portable(std::uint32_t state, const unsigned char* p, std::
 
 #if defined(__x86_64__)
 
-__attribute__((target("sse4.2"))) std::uint32_t update_chain(std::uint32_t state,
-                                                             const unsigned char* p,
-                                                             std::size_t size) {
-  std::uint64_t s = state;
-  for (; size >= 8; size -= 8, p += 8) {
-    std::uint64_t word;
-    std::memcpy(&word, p, 8);
-    s = __builtin_ia32_crc32di(s, word);
-  }
-  return update_portable(static_cast<std::uint32_t>(s), p, size);
+/// The CRC of the word at p + at, which goes to to + at on the way, past the caches, where kCopies.
+template <bool kCopies>
+__attribute__((target("sse4.2"))) inline std::uint64_t step(std::uint64_t crc,
+                                                            const unsigned char* p,
+                                                            unsigned char* to, std::size_t at) {
+  long long word;
+  std::memcpy(&word, p + at, 8);
+  if constexpr (kCopies) _mm_stream_si64(reinterpret_cast<long long*>(to + at), word);
+  return __builtin_ia32_crc32di(crc, static_cast<std::uint64_t>(word));
 }
 
 /// Three chains side by side, joined at the end of each block: one alone is bound by the
 /// instruction's latency.
+template <bool kCopies>
 __attribute__((target("sse4.2"))) std::uint32_t update_hardware(std::uint32_t state,
                                                                 const unsigned char* p,
-                                                                std::size_t size) {
+                                                                std::size_t size,
+                                                                unsigned char* to) {
   constexpr std::size_t kLane = 4096;
   static_assert(kLane % 8 == 0);
   constexpr std::uint32_t kPastOne = crc32c_detail::shift_by(kLane);
   constexpr std::uint32_t kPastTwo = crc32c_detail::shift_by(2 * kLane);
-  if (size < 3 * kLane) return update_chain(state, p, size);
-  while (size >= 3 * kLane) {
+  std::size_t at = 0;
+  for (; size - at >= 3 * kLane; at += 3 * kLane) {
     std::uint64_t a = state, b = 0, c = 0;
-    for (std::size_t i = 0; i < kLane; i += 8) {
-      std::uint64_t wa, wb, wc;
-      std::memcpy(&wa, p + i, 8);
-      std::memcpy(&wb, p + kLane + i, 8);
-      std::memcpy(&wc, p + 2 * kLane + i, 8);
-      a = __builtin_ia32_crc32di(a, wa);
-      b = __builtin_ia32_crc32di(b, wb);
-      c = __builtin_ia32_crc32di(c, wc);
+    for (std::size_t i = at; i < at + kLane; i += 8) {
+      a = step<kCopies>(a, p, to, i);
+      b = step<kCopies>(b, p, to, i + kLane);
+      c = step<kCopies>(c, p, to, i + 2 * kLane);
     }
     state = crc32c_detail::multiply(static_cast<std::uint32_t>(a), kPastTwo) ^
             crc32c_detail::multiply(static_cast<std::uint32_t>(b), kPastOne) ^
             static_cast<std::uint32_t>(c);
-    p += 3 * kLane;
-    size -= 3 * kLane;
   }
-  return update_chain(state, p, size);
+  std::uint64_t rest = state;
+  for (; size - at >= 8; at += 8) rest = step<kCopies>(rest, p, to, at);
+  if constexpr (kCopies) {
+    std::memcpy(to + at, p + at, size - at);
+    _mm_sfence();
+    p = to;
+  }
+  return update_portable(static_cast<std::uint32_t>(rest), p + at, size - at);
 }
 
 #endif
@@ -76,9 +82,20 @@ __attribute__((target("sse4.2"))) std::uint32_t update_hardware(std::uint32_t st
 std::uint32_t crc32c(const void* data, std::size_t size, std::uint32_t previous) {
   const auto* p = static_cast<const unsigned char*>(data);
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("sse4.2")) return ~update_hardware(~previous, p, size);
+  if (__builtin_cpu_supports("sse4.2")) return ~update_hardware<false>(~previous, p, size, nullptr);
 #endif
   return ~update_portable(~previous, p, size);
+}
+
+std::uint32_t copy_with_crc32c(void* to, const void* from, std::size_t size) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("sse4.2")) {
+    return ~update_hardware<true>(~0u, static_cast<const unsigned char*>(from), size,
+                                  static_cast<unsigned char*>(to));
+  }
+#endif
+  std::memcpy(to, from, size);
+  return crc32c(to, size);
 }
 
 }  // namespace fourfold

@@ -1,6 +1,5 @@
 #include "ckpt/shard_image.h"
 
-#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -9,24 +8,6 @@
 #include "base/crc32c_combine.h"
 
 namespace fourfold {
-namespace {
-
-/// Copied and summed together while it is in the cache.
-constexpr std::size_t kBlockBytes = 128 << 10;
-
-std::uint32_t copy_with_crc(std::byte* to, const std::byte* from, std::size_t bytes) {
-  std::uint32_t crc = 0;
-  for (std::size_t at = 0; at < bytes; at += kBlockBytes) {
-    const std::size_t n = std::min(kBlockBytes, bytes - at);
-    std::memcpy(to + at, from + at, n);
-    // Of the copy: it is what will be written.
-    crc = crc32c(to + at, n, crc);
-  }
-  return crc;
-}
-
-}  // namespace
-
 FileRecord fill_image(std::span<const RegionSource> regions,
                       const std::map<std::string, std::string>& metadata, const std::string& name,
                       std::byte* image) {
@@ -35,7 +16,7 @@ FileRecord fill_image(std::span<const RegionSource> regions,
   std::byte* at = image + header_bytes;
   for (std::size_t i = 0; i < regions.size(); ++i) {
     const std::size_t bytes = region_bytes(regions[i]);
-    crcs[i] = copy_with_crc(at, static_cast<const std::byte*>(regions[i].data), bytes);
+    crcs[i] = copy_with_crc32c(at, regions[i].data, bytes);
     at += bytes;
   }
   const std::string header = tensor_file_header(regions, metadata, crcs);
