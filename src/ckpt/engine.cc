@@ -45,6 +45,7 @@ struct CheckpointEngine::Snapshot {
   double held_before = 0;
   RankRecords records;
   double copy_seconds = 0;
+  double others_cpu_seconds = 0;        ///< Of threads of the copy besides the job's own.
   bool outlives = false;                ///< The copy is a file that the next start would find.
   std::unique_ptr<BackgroundJob> copy;  // Last: it uses the members above.
 };
@@ -112,7 +113,11 @@ void CheckpointEngine::copy(Snapshot& s, const CopyOrigin& origin) {
   const std::string path = folder_.empty() ? "" : copy_path(folder_, rank, s.buffer);
   if (!path.empty()) forget_copy(memory_, path);
   buffer.reserve(rank_image_bytes(content), path);
-  s.records = fill_rank_image(content, buffer.data());
+  // As many threads as compute: a single one would hold up one of those, and the others would wait
+  // for it at the end of every kernel.
+  WorkShare share(s.meta.intra_op_threads);
+  s.records = fill_rank_image(content, buffer.data(), share);
+  s.others_cpu_seconds = share.others_cpu_seconds();
   s.copy_seconds = clock_.seconds() - began;
   if (buffer.path().empty()) return;
   try {
@@ -211,7 +216,8 @@ void CheckpointEngine::advance(std::chrono::milliseconds patience) {
 
 void CheckpointEngine::end_write() {
   SaveReport report = task_->report();
-  const std::int64_t nanoseconds = static_cast<std::int64_t>(writing_->copy->cpu_seconds() * 1e9);
+  const double of_copy = writing_->copy->cpu_seconds() + writing_->others_cpu_seconds;
+  const auto nanoseconds = static_cast<std::int64_t>(of_copy * 1e9);
   std::int64_t sum = nanoseconds;
   world_.all_reduce({&sum, 1, DType::kI64}, ReduceOp::kSum).wait_host();
   report.cpu_seconds += static_cast<double>(sum) * 1e-9;

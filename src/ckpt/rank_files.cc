@@ -43,13 +43,14 @@ std::int64_t rank_image_bytes(const RankRecords& records) {
   return expert_offset(records.dense.size) + records.expert->size;
 }
 
-RankRecords fill_rank_image(const RankContent& content, std::byte* image) {
+RankRecords fill_rank_image(const RankContent& content, std::byte* image, WorkShare& share) {
   const auto metadata = tensor_file_metadata(content.step, content.rank);
-  RankRecords records{fill_image(content.dense, metadata, dense_file_name(content.rank), image),
-                      std::nullopt};
+  RankRecords records{
+      fill_image(content.dense, metadata, dense_file_name(content.rank), image, share),
+      std::nullopt};
   if (!content.expert.empty()) {
     records.expert = fill_image(content.expert, metadata, expert_file_name(content.rank),
-                                image + expert_offset(records.dense.size));
+                                image + expert_offset(records.dense.size), share);
   }
   return records;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/work_share.h"
 #include "ckpt/fs.h"
 #include "ckpt/manifest.h"
 #include "ckpt/tensor_file.h"
@@ -39,7 +40,7 @@ std::int64_t rank_image_bytes(const RankContent& content);
 /// The same of an image that is there.
 std::int64_t rank_image_bytes(const RankRecords& records);
 /// Copies them to `image`, which has room for rank_image_bytes().
-RankRecords fill_rank_image(const RankContent& content, std::byte* image);
+RankRecords fill_rank_image(const RankContent& content, std::byte* image, WorkShare& share);
 /// Writes the files of an image as write_image does.
 void write_rank_image(Fs& fs, const std::string& folder, const RankRecords& records,
                       const std::byte* image);

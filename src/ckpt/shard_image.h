@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "base/work_share.h"
 #include "ckpt/fs.h"
 #include "ckpt/manifest.h"
 #include "ckpt/tensor_file.h"
@@ -17,7 +18,7 @@ namespace fourfold {
 /// taken on the way: what changes or decays afterwards does not match them any more.
 FileRecord fill_image(std::span<const RegionSource> regions,
                       const std::map<std::string, std::string>& metadata, const std::string& name,
-                      std::byte* image);
+                      std::byte* image, WorkShare& share);
 
 /// Writes an image as folder/record.name: under a temporary name, synced, renamed, the folder
 /// synced.

@@ -27,8 +27,8 @@ struct Piece {
 constexpr std::int64_t kBlock = 64;
 // What reading a group's weights (or writing their gradient) costs, in rows of it.
 constexpr std::int64_t kRowsOfWeights = 16;
-// Up to so many rows a forward product is faster by few_rows_product().
-constexpr std::int64_t kFewRows = 256;
+// Up to so many rows a product of f32 is faster by kernels/few_rows.h.
+constexpr std::int64_t kMostRows = 256;
 
 // Calls f(piece) for pieces that cover [0, width) of every group, on the intra-op threads, each
 // with the same share of the work. `product` is the third dim, for the cost.
@@ -73,8 +73,13 @@ void multiply_and_add(const at::Tensor& a, const at::Tensor& b, at::Tensor out) 
   at::cpu::addmm_out(out, out, a, b, 1, 1);
 }
 
-bool by_tiles(const at::Tensor& x, F32Products how) {
-  return x.scalar_type() == at::kFloat && how == F32Products::kThreeBf16;
+// By what a piece is multiplied.
+enum class Way { kTiles, kFewRows, kLibrary };
+
+Way way_of(const Piece& p, const at::Tensor& x, F32Products how) {
+  if (x.scalar_type() != at::kFloat) return Way::kLibrary;
+  if (how == F32Products::kThreeBf16) return Way::kTiles;
+  return p.rows <= kMostRows ? Way::kFewRows : Way::kLibrary;
 }
 
 void check_rows(const at::Tensor& rows, std::span<const std::int64_t> rows_of_group) {
@@ -94,16 +99,18 @@ void grouped_product_forward(const at::Tensor& x, const at::Tensor& w,
   check_rows(x, rows_of_group);
   const std::int64_t n = w.size(0) / groups_of(rows_of_group), k = w.size(1);
   for_pieces(rows_of_group, n, k, [&](const Piece& p) {
-    if (x.scalar_type() == at::kFloat && (p.rows <= kFewRows || by_tiles(x, how))) {
-      const float *rows = elements<float>(x) + p.first_row * k,
-                  *weights = elements<float>(w) + (p.group * n + p.begin) * k;
-      float* to = elements<float>(out) + p.first_row * n + p.begin;
-      if (by_tiles(x, how)) {
-        kernels::tile_product({rows, k}, {weights, k}, {p.rows, p.end - p.begin, k}, {to, n});
-      } else {
-        kernels::few_rows_product(rows, weights, p.rows, p.end - p.begin, k, to, n);
-      }
-      return;
+    const std::int64_t width = p.end - p.begin, from = p.first_row * k,
+                       weights = (p.group * n + p.begin) * k, to = p.first_row * n + p.begin;
+    switch (way_of(p, x, how)) {
+      case Way::kTiles:
+        return kernels::tile_product({elements<float>(x) + from, k},
+                                     {elements<float>(w) + weights, k}, {p.rows, width, k},
+                                     {elements<float>(out) + to, n});
+      case Way::kFewRows:
+        return kernels::few_rows_forward(elements<float>(x) + from, elements<float>(w) + weights,
+                                         p.rows, width, k, elements<float>(out) + to, n);
+      case Way::kLibrary:
+        break;
     }
     // MKL packs the weights of a call; more of them than this fall out of the cache meanwhile.
     constexpr std::int64_t kAtOnce = 512;
@@ -123,16 +130,22 @@ void grouped_product_input_gradient(const at::Tensor& dy, const at::Tensor& w,
   const std::int64_t n = dy.size(1), k = w.size(1);
   for_pieces(rows_of_group, k, n, [&](const Piece& p) {
     if (p.rows == 0) return;
-    if (by_tiles(dy, how)) {
-      kernels::tile_product({elements<float>(dy) + p.first_row * n, n},
-                            {elements<float>(w) + p.group * n * k + p.begin, k, true},
-                            {p.rows, p.end - p.begin, n},
-                            {elements<float>(out) + p.first_row * k + p.begin, k});
-      return;
+    const std::int64_t width = p.end - p.begin, from = p.first_row * n,
+                       weights = p.group * n * k + p.begin, to = p.first_row * k + p.begin;
+    switch (way_of(p, dy, how)) {
+      case Way::kTiles:
+        return kernels::tile_product({elements<float>(dy) + from, n},
+                                     {elements<float>(w) + weights, k, true}, {p.rows, width, n},
+                                     {elements<float>(out) + to, k});
+      case Way::kFewRows:
+        return kernels::few_rows_input_gradient(elements<float>(dy) + from,
+                                                elements<float>(w) + weights, k, p.rows, n, width,
+                                                elements<float>(out) + to, k);
+      case Way::kLibrary:
+        break;
     }
-    multiply(block_of(dy, p.first_row, p.rows, 0, n),
-             block_of(w, p.group * n, n, p.begin, p.end - p.begin),
-             block_of(out, p.first_row, p.rows, p.begin, p.end - p.begin));
+    multiply(block_of(dy, p.first_row, p.rows, 0, n), block_of(w, p.group * n, n, p.begin, width),
+             block_of(out, p.first_row, p.rows, p.begin, width));
   });
 }
 
@@ -142,30 +155,37 @@ void grouped_product_weight_gradient(const at::Tensor& dy, const at::Tensor& x,
   check_rows(dy, rows_of_group);
   const std::int64_t n = dy.size(1), k = x.size(1);
   const DType dtype = tensor_dtype(dy);
+  // As product_weight_gradient() has it: by tiles, or rounded once, and summed in f32.
+  const bool tiles_for_bf16 = dtype == DType::kBF16 && kernels::has_tile_product();
   for_pieces(rows_of_group, n, k, [&](const Piece& p) {
-    const std::int64_t width = p.end - p.begin, first = p.group * n + p.begin;
+    const std::int64_t width = p.end - p.begin, first = p.group * n + p.begin,
+                       left = p.first_row * n + p.begin, right = p.first_row * k;
     float* target = elements<float>(out) + first * k;
     if (p.rows == 0) {
       if (!accumulate) std::fill_n(target, width * k, 0.0f);
       return;
     }
-    const auto by_tile = [&]<class T>(T) {
-      kernels::tile_product(
-          kernels::Factor<T>{elements<T>(dy) + p.first_row * n + p.begin, n, true},
-          kernels::Factor<T>{elements<T>(x) + p.first_row * k, k, true}, {width, k, p.rows},
-          kernels::ProductTarget<float>{target, k, accumulate});
+    const auto by_tiles = [&]<class T>(T) {
+      kernels::tile_product(kernels::Factor<T>{elements<T>(dy) + left, n, true},
+                            kernels::Factor<T>{elements<T>(x) + right, k, true}, {width, k, p.rows},
+                            kernels::ProductTarget<float>{target, k, accumulate});
     };
-    if (by_tiles(dy, how)) return by_tile(float{});
-    if (dtype == DType::kBF16 && kernels::has_tile_product()) return by_tile(BFloat16{});
-    const at::Tensor left = block_of(dy, p.first_row, p.rows, p.begin, width).t();
-    const at::Tensor right = block_of(x, p.first_row, p.rows, 0, k);
+    if (tiles_for_bf16) return by_tiles(BFloat16{});
+    const Way way = way_of(p, dy, how);
+    if (way == Way::kTiles) return by_tiles(float{});
+    if (way == Way::kFewRows) {
+      return kernels::few_rows_weight_gradient(elements<float>(dy) + left, n,
+                                               elements<float>(x) + right, p.rows, width, k, target,
+                                               accumulate);
+    }
+    const at::Tensor turned = block_of(dy, p.first_row, p.rows, p.begin, width).t();
+    const at::Tensor rows = block_of(x, p.first_row, p.rows, 0, k);
     if (dtype == DType::kF32) {
-      (accumulate ? multiply_and_add : multiply)(left, right, block_of(out, first, width, 0, k));
+      (accumulate ? multiply_and_add : multiply)(turned, rows, block_of(out, first, width, 0, k));
       return;
     }
-    // As product_weight_gradient() has it: rounded once, summed in f32.
     const at::Tensor product = empty_tensor({width, k}, dtype);
-    multiply(left, right, product);
+    multiply(turned, rows, product);
     const auto* rounded = elements<BFloat16>(product);
     if (accumulate) {
       kernels::accumulate(target, rounded, width * k);

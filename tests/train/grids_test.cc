@@ -5,6 +5,7 @@
 
 #include "comm/thread_world.h"
 #include "device/intra_op_threads.h"
+#include "kernels/tile_product.h"
 #include "tests/train/test_models.h"
 #include "train/verify_grid.h"
 
@@ -208,6 +209,23 @@ TEST(Grids, Bf16StaysNearOneRank) {
     EXPECT_TRUE(r.passes(verify_tolerance(Precision::kBf16)))
         << grid.name() << ": loss " << r.loss_difference << ", gradient " << r.gradient_difference
         << ", tensor " << r.tensor_difference << " at " << r.worst_tensor;
+  }
+}
+
+/// What the three products leave out is much alike on every grid.
+TEST(Grids, ThreeProductsStayNearOneRankOfFp32) {
+  if (!kernels::has_tile_product()) GTEST_SKIP() << "needs a CPU with AMX for bf16";
+  set_intra_op_threads(1);
+  RunSpec run = testing::run_of(testing::tiny_llama(), 12);
+  const VerifyReference reference = make_reference(run, kSteps, random_samples(run));
+  run.train.precision = Precision::kFp32x3;
+  for (const GridShape& grid :
+       {GridShape(1, 1, 1, 1), GridShape(2, 3, 1, 1), GridShape(1, 1, 3, 2)}) {
+    const VerifyResult r = verify(with_grid(run, grid, 1), reference);
+    EXPECT_TRUE(r.passes(verify_tolerance(Precision::kFp32x3)))
+        << grid.name() << ": loss " << r.loss_difference << ", gradient " << r.gradient_difference
+        << ", tensor " << r.tensor_difference << " at " << r.worst_tensor;
+    EXPECT_GT(r.gradient_difference, 3e-7) << "as exact as fp32";
   }
 }
 

@@ -10,6 +10,7 @@
 #include "ckpt/store.h"
 #include "comm/thread_world.h"
 #include "device/intra_op_threads.h"
+#include "kernels/tile_product.h"
 #include "tests/train/moe_runs.h"
 
 namespace fourfold {
@@ -102,6 +103,11 @@ TEST(Resume, IsExactAtEveryStep) {
 
 TEST(Resume, IsExactInBf16WithZeroAndAccumulation) {
   expect_exact_resume(small_run(Precision::kBf16, {1, 2, 1, 2}, 3), "bf16");
+}
+
+TEST(Resume, IsExactInThreeProducts) {
+  if (!kernels::has_tile_product()) GTEST_SKIP() << "needs a CPU with AMX for bf16";
+  expect_exact_resume(small_run(Precision::kFp32x3, {1, 1, 2, 1}, 1), "fp32x3");
 }
 
 /// Every tensor of a run, whole, gathered from its ranks.

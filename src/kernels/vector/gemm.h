@@ -20,9 +20,41 @@ struct BlockA {
   std::int64_t row_stride, k_stride;
 };
 
-template <int kRows, int kVectors>
+/// Nothing is fetched ahead.
+struct NoAhead {
+  FF_INLINE void step() {}
+};
+
+/// Lines of memory, rows of `floats` floats `stride` apart, that a product fetches on the way, one
+/// at every step() of it: many at once would hold up its own loads.
+class Ahead {
+ public:
+  FF_INLINE Ahead(const float* p, std::int64_t rows, std::int64_t floats, std::int64_t stride)
+      : p_(p), rows_(floats > 0 ? rows : 0), floats_(floats), stride_(stride) {}
+  FF_INLINE void step() {
+    if (rows_ <= 0) return;
+    __builtin_prefetch(p_ + at_, 0, 2);
+    at_ += kLine;
+    if (at_ < floats_) return;
+    at_ = 0;
+    p_ += stride_;
+    --rows_;
+  }
+  /// What the product had no steps for.
+  FF_INLINE void finish() {
+    while (rows_ > 0) step();
+  }
+
+ private:
+  static constexpr std::int64_t kLine = 16;
+  const float* p_;
+  std::int64_t rows_, floats_, stride_, at_ = 0;
+};
+
+template <int kRows, int kVectors, class AheadOrNot>
 FF_INLINE void multiply_tile(BlockA a, const float* b, std::int64_t b_stride, float* c,
-                             std::int64_t c_stride, std::int64_t depth, bool accumulate) {
+                             std::int64_t c_stride, std::int64_t depth, bool accumulate,
+                             AheadOrNot& ahead) {
   F sums[kRows][kVectors];
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
@@ -32,6 +64,7 @@ FF_INLINE void multiply_tile(BlockA a, const float* b, std::int64_t b_stride, fl
     }
   }
   for (std::int64_t k = 0; k < depth; ++k) {
+    if (k % 2 == 0) ahead.step();
     F row[kVectors];
 #pragma GCC unroll 8
     for (int j = 0; j < kVectors; ++j) row[j] = load(b + k * b_stride + j * kLanes, All{});
@@ -49,18 +82,18 @@ FF_INLINE void multiply_tile(BlockA a, const float* b, std::int64_t b_stride, fl
   }
 }
 
-template <int kRows>
+template <int kRows, class AheadOrNot>
 FF_INLINE void multiply_rows(BlockA a, const float* b, std::int64_t b_stride, float* c,
                              std::int64_t c_stride, std::int64_t vectors, std::int64_t depth,
-                             bool accumulate) {
+                             bool accumulate, AheadOrNot& ahead) {
   std::int64_t j = 0;
   for (; j + kTileVectors <= vectors; j += kTileVectors) {
     multiply_tile<kRows, kTileVectors>(a, b + j * kLanes, b_stride, c + j * kLanes, c_stride, depth,
-                                       accumulate);
+                                       accumulate, ahead);
   }
   for (; j < vectors; ++j) {
     multiply_tile<kRows, 1>(a, b + j * kLanes, b_stride, c + j * kLanes, c_stride, depth,
-                            accumulate);
+                            accumulate, ahead);
   }
 }
 
@@ -72,9 +105,10 @@ struct TileNeeds {
 
 /// C[rows, vectors·kLanes] = A·B, or += where `accumulate`; `needs(row, rows)` says for each tile
 /// of rows what of it is to be computed (the rest of C is left alone).
-template <class Needs>
+template <class Needs, class AheadOrNot>
 FF_INLINE void multiply(BlockA a, const float* b, std::int64_t b_stride, float* c,
-                        std::int64_t c_stride, std::int64_t rows, bool accumulate, Needs needs) {
+                        std::int64_t c_stride, std::int64_t rows, bool accumulate, Needs needs,
+                        AheadOrNot& ahead) {
   std::int64_t i = 0;
   auto tile = [&](auto rows_at_once) {
     constexpr int kRows = decltype(rows_at_once)::value;
@@ -82,13 +116,19 @@ FF_INLINE void multiply(BlockA a, const float* b, std::int64_t b_stride, float* 
     multiply_rows<kRows>(
         BlockA{a.a + i * a.row_stride + n.k_begin * a.k_stride, a.row_stride, a.k_stride},
         b + n.k_begin * b_stride, b_stride, c + i * c_stride, c_stride, n.vectors,
-        n.k_end - n.k_begin, accumulate);
+        n.k_end - n.k_begin, accumulate, ahead);
     i += kRows;
   };
   while (i + kTileRows <= rows) tile(std::integral_constant<int, kTileRows>{});
   if (i + 4 <= rows) tile(std::integral_constant<int, 4>{});
   if (i + 2 <= rows) tile(std::integral_constant<int, 2>{});
   if (i < rows) tile(std::integral_constant<int, 1>{});
+}
+template <class Needs>
+FF_INLINE void multiply(BlockA a, const float* b, std::int64_t b_stride, float* c,
+                        std::int64_t c_stride, std::int64_t rows, bool accumulate, Needs needs) {
+  NoAhead none;
+  multiply(a, b, b_stride, c, c_stride, rows, accumulate, needs, none);
 }
 
 }  // namespace fourfold::kernels::CPU_CAPABILITY

@@ -97,10 +97,20 @@ struct RowsTable {
   decltype(&kernels::sum_rows<T>) sum_rows;
 };
 
+/// Each with the floats of scratch that it needs.
 struct FewRowsTable {
-  std::int64_t (*scratch)(std::int64_t rows, std::int64_t k);  ///< Floats that product needs.
-  void (*product)(const float* x, const float* w, std::int64_t rows, std::int64_t n, std::int64_t k,
+  using Size = std::int64_t (*)(std::int64_t rows, std::int64_t n, std::int64_t k);
+  Size forward_scratch;
+  void (*forward)(const float* x, const float* w, std::int64_t rows, std::int64_t n, std::int64_t k,
                   float* y, std::int64_t y_stride, float* scratch);
+  Size input_gradient_scratch;
+  void (*input_gradient)(const float* dy, const float* w, std::int64_t w_stride, std::int64_t rows,
+                         std::int64_t n, std::int64_t k, float* dx, std::int64_t dx_stride,
+                         float* scratch);
+  Size weight_gradient_scratch;
+  void (*weight_gradient)(const float* dy, std::int64_t dy_stride, const float* x,
+                          std::int64_t rows, std::int64_t n, std::int64_t k, float* dw,
+                          bool accumulate, float* scratch);
 };
 
 /// One (sample, kv head) of attention: pointers to its first row, strides of rows in elements.

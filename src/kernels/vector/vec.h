@@ -55,6 +55,8 @@ FF_INLINE F load(const float* p, All) { return _mm512_loadu_ps(p); }
 FF_INLINE F load(const float* p, std::int64_t n) { return _mm512_maskz_loadu_ps(lanes(n), p); }
 FF_INLINE void store(float* p, F v, All) { _mm512_storeu_ps(p, v); }
 FF_INLINE void store(float* p, F v, std::int64_t n) { _mm512_mask_storeu_ps(p, lanes(n), v); }
+/// Past the caches, to a multiple of the vector's size; stream_fence() orders what follows.
+FF_INLINE void stream(float* p, F v) { _mm512_stream_ps(p, v); }
 FF_INLINE F widen(__m256i half) {
   return reinterpret_cast<F>(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
@@ -104,6 +106,7 @@ FF_INLINE F load(const float* p, All) { return _mm256_loadu_ps(p); }
 FF_INLINE F load(const float* p, std::int64_t n) { return _mm256_maskload_ps(p, lanes(n)); }
 FF_INLINE void store(float* p, F v, All) { _mm256_storeu_ps(p, v); }
 FF_INLINE void store(float* p, F v, std::int64_t n) { _mm256_maskstore_ps(p, lanes(n), v); }
+FF_INLINE void stream(float* p, F v) { _mm256_stream_ps(p, v); }
 FF_INLINE F widen(__m128i half) {
   return reinterpret_cast<F>(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
 }
@@ -148,6 +151,7 @@ FF_INLINE F load(const float* p, All) {
   return v;
 }
 FF_INLINE void store(float* p, F v, All) { std::memcpy(p, &v, sizeof v); }
+FF_INLINE void stream(float* p, F v) { store(p, v, All{}); }
 FF_INLINE F load(const float* p, std::int64_t n) {
   F v{};
   for (std::int64_t i = 0; i < n; ++i) v[i] = p[i];
@@ -184,6 +188,12 @@ FF_INLINE F scale_by_power(F a, F n) {
 }
 
 #endif
+
+FF_INLINE void stream_fence() {
+#if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
+  _mm_sfence();
+#endif
+}
 
 /// The first n lanes of v, zero in the others: what a sum over a tail needs.
 FF_INLINE F first_lanes(F v, All) { return v; }

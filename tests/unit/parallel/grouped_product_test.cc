@@ -9,6 +9,7 @@
 
 #include "device/intra_op_threads.h"
 #include "device/tensors.h"
+#include "kernels/tile_product.h"
 
 namespace fourfold {
 namespace {
@@ -30,18 +31,30 @@ std::vector<Sizes> awkward() {
           {{200, 40}, 1100, 130}};
 }
 
-class GroupedProduct : public ::testing::TestWithParam<std::tuple<at::ScalarType, int>> {
+struct Kind {
+  at::ScalarType type;
+  F32Products how;
+  double slack;
+};
+
+class GroupedProduct : public ::testing::TestWithParam<std::tuple<Kind, int>> {
  protected:
-  void SetUp() override { set_intra_op_threads(std::get<1>(GetParam())); }
+  void SetUp() override {
+    if (kind().how == F32Products::kThreeBf16 && !kernels::has_tile_product()) {
+      GTEST_SKIP() << "needs a CPU with AMX for bf16";
+    }
+    set_intra_op_threads(std::get<1>(GetParam()));
+  }
   void TearDown() override { set_intra_op_threads(threads_); }
 
+  static const Kind& kind() { return std::get<0>(GetParam()); }
   static at::Tensor normal(std::int64_t rows, std::int64_t cols) {
-    return at::randn({rows, cols}).to(std::get<0>(GetParam()));
+    return at::randn({rows, cols}).to(kind().type);
   }
   // Within what the types' rounding and the order of sums allow; NaNs fail.
   static void expect_close(const at::Tensor& actual, const at::Tensor& expected, const char* what) {
     ASSERT_EQ(actual.sizes(), expected.sizes()) << what;
-    const double slack = std::get<0>(GetParam()) == at::kFloat ? 1e-5 : 1e-2;
+    const double slack = kind().slack;
     const auto a = actual.to(at::kDouble), e = expected.to(at::kDouble);
     EXPECT_TRUE(at::allclose(a, e, slack, 10 * slack)) << what << "\n" << (a - e).abs().max();
   }
@@ -81,14 +94,14 @@ TEST_P(GroupedProduct, IsTheProductOfEveryGroup) {
       dx_ref.index_put_({of_rows}, dyg.mm(wg).to(x.scalar_type()));
       dw_ref.index_put_({of_weights}, dyg.t().mm(xg).to(x.scalar_type()).to(at::kFloat));
     });
-    grouped_product_forward(x, w, s.rows_of_group, y);
+    grouped_product_forward(x, w, s.rows_of_group, y, kind().how);
     expect_close(y, y_ref, "forward");
-    grouped_product_input_gradient(dy, w, s.rows_of_group, dx);
+    grouped_product_input_gradient(dy, w, s.rows_of_group, dx, kind().how);
     expect_close(dx, dx_ref, "input gradient");
-    grouped_product_weight_gradient(dy, x, s.rows_of_group, dw, false);
+    grouped_product_weight_gradient(dy, x, s.rows_of_group, dw, false, kind().how);
     expect_close(dw, dw_ref, "weight gradient");
     const at::Tensor sum = at::randn({weight_rows, s.k}), before = sum.clone();
-    grouped_product_weight_gradient(dy, x, s.rows_of_group, sum, true);
+    grouped_product_weight_gradient(dy, x, s.rows_of_group, sum, true, kind().how);
     expect_close(sum, before + dw_ref, "accumulated weight gradient");
   }
 }
@@ -104,9 +117,12 @@ TEST_P(GroupedProduct, TakesTensorsThatNeedGradients) {
   expect_close(y.narrow(0, 64, 64), x.narrow(0, 64, 64).mm(w.narrow(0, 128, 128).t()), "y");
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, GroupedProduct,
-                         ::testing::Combine(::testing::Values(at::kFloat, at::kBFloat16),
-                                            ::testing::Values(1, 3)));
+INSTANTIATE_TEST_SUITE_P(
+    Types, GroupedProduct,
+    ::testing::Combine(::testing::Values(Kind{at::kFloat, F32Products::kF32, 1e-5},
+                                         Kind{at::kFloat, F32Products::kThreeBf16, 1e-4},
+                                         Kind{at::kBFloat16, F32Products::kF32, 1e-2}),
+                       ::testing::Values(1, 3)));
 
 }  // namespace
 }  // namespace fourfold
