@@ -77,7 +77,10 @@ void multiply_and_add(const at::Tensor& a, const at::Tensor& b, at::Tensor out) 
 enum class Way { kTiles, kFewRows, kLibrary };
 
 Way way_of(const Piece& p, const at::Tensor& x, F32Products how) {
-  if (x.scalar_type() != at::kFloat) return Way::kLibrary;
+  // The library makes code for every number of rows that it has not met yet.
+  if (x.scalar_type() == at::kBFloat16) {
+    return kernels::has_tile_product() ? Way::kTiles : Way::kLibrary;
+  }
   if (how == F32Products::kThreeBf16) return Way::kTiles;
   return p.rows <= kMostRows ? Way::kFewRows : Way::kLibrary;
 }
@@ -103,9 +106,11 @@ void grouped_product_forward(const at::Tensor& x, const at::Tensor& w,
                        weights = (p.group * n + p.begin) * k, to = p.first_row * n + p.begin;
     switch (way_of(p, x, how)) {
       case Way::kTiles:
-        return kernels::tile_product({elements<float>(x) + from, k},
-                                     {elements<float>(w) + weights, k}, {p.rows, width, k},
-                                     {elements<float>(out) + to, n});
+        return with_type(tensor_dtype(x), [&]<class T>(T) {
+          kernels::tile_product(kernels::Factor<T>{elements<T>(x) + from, k},
+                                kernels::Factor<T>{elements<T>(w) + weights, k}, {p.rows, width, k},
+                                kernels::ProductTarget<T>{elements<T>(out) + to, n});
+        });
       case Way::kFewRows:
         return kernels::few_rows_forward(elements<float>(x) + from, elements<float>(w) + weights,
                                          p.rows, width, k, elements<float>(out) + to, n);
@@ -134,9 +139,12 @@ void grouped_product_input_gradient(const at::Tensor& dy, const at::Tensor& w,
                        weights = p.group * n * k + p.begin, to = p.first_row * k + p.begin;
     switch (way_of(p, dy, how)) {
       case Way::kTiles:
-        return kernels::tile_product({elements<float>(dy) + from, n},
-                                     {elements<float>(w) + weights, k, true}, {p.rows, width, n},
-                                     {elements<float>(out) + to, k});
+        return with_type(tensor_dtype(dy), [&]<class T>(T) {
+          kernels::tile_product(kernels::Factor<T>{elements<T>(dy) + from, n},
+                                kernels::Factor<T>{elements<T>(w) + weights, k, true},
+                                {p.rows, width, n},
+                                kernels::ProductTarget<T>{elements<T>(out) + to, k});
+        });
       case Way::kFewRows:
         return kernels::few_rows_input_gradient(elements<float>(dy) + from,
                                                 elements<float>(w) + weights, k, p.rows, n, width,
@@ -155,8 +163,6 @@ void grouped_product_weight_gradient(const at::Tensor& dy, const at::Tensor& x,
   check_rows(dy, rows_of_group);
   const std::int64_t n = dy.size(1), k = x.size(1);
   const DType dtype = tensor_dtype(dy);
-  // As product_weight_gradient() has it: by tiles, or rounded once, and summed in f32.
-  const bool tiles_for_bf16 = dtype == DType::kBF16 && kernels::has_tile_product();
   for_pieces(rows_of_group, n, k, [&](const Piece& p) {
     const std::int64_t width = p.end - p.begin, first = p.group * n + p.begin,
                        left = p.first_row * n + p.begin, right = p.first_row * k;
@@ -165,18 +171,20 @@ void grouped_product_weight_gradient(const at::Tensor& dy, const at::Tensor& x,
       if (!accumulate) std::fill_n(target, width * k, 0.0f);
       return;
     }
-    const auto by_tiles = [&]<class T>(T) {
-      kernels::tile_product(kernels::Factor<T>{elements<T>(dy) + left, n, true},
-                            kernels::Factor<T>{elements<T>(x) + right, k, true}, {width, k, p.rows},
-                            kernels::ProductTarget<float>{target, k, accumulate});
-    };
-    if (tiles_for_bf16) return by_tiles(BFloat16{});
-    const Way way = way_of(p, dy, how);
-    if (way == Way::kTiles) return by_tiles(float{});
-    if (way == Way::kFewRows) {
-      return kernels::few_rows_weight_gradient(elements<float>(dy) + left, n,
-                                               elements<float>(x) + right, p.rows, width, k, target,
-                                               accumulate);
+    switch (way_of(p, dy, how)) {
+      case Way::kTiles:
+        return with_type(dtype, [&]<class T>(T) {
+          kernels::tile_product(kernels::Factor<T>{elements<T>(dy) + left, n, true},
+                                kernels::Factor<T>{elements<T>(x) + right, k, true},
+                                {width, k, p.rows},
+                                kernels::ProductTarget<float>{target, k, accumulate});
+        });
+      case Way::kFewRows:
+        return kernels::few_rows_weight_gradient(elements<float>(dy) + left, n,
+                                                 elements<float>(x) + right, p.rows, width, k,
+                                                 target, accumulate);
+      case Way::kLibrary:
+        break;
     }
     const at::Tensor turned = block_of(dy, p.first_row, p.rows, p.begin, width).t();
     const at::Tensor rows = block_of(x, p.first_row, p.rows, 0, k);
@@ -184,6 +192,7 @@ void grouped_product_weight_gradient(const at::Tensor& dy, const at::Tensor& x,
       (accumulate ? multiply_and_add : multiply)(turned, rows, block_of(out, first, width, 0, k));
       return;
     }
+    // As product_weight_gradient() has it: rounded once, summed in f32.
     const at::Tensor product = empty_tensor({width, k}, dtype);
     multiply(turned, rows, product);
     const auto* rounded = elements<BFloat16>(product);
