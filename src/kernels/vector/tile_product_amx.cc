@@ -127,13 +127,6 @@ void pack(const Factor<T>& factor, bool left, std::int64_t rows, std::int64_t de
   }
 }
 
-// To the first cache, where the right panel lies already.
-constexpr std::int64_t kAhead = 2;
-template <std::int64_t kElements>
-FF_INLINE void prefetch_step(const std::uint16_t* p) {
-  for (std::int64_t i = 0; i < kElements; i += 32) __builtin_prefetch(p + i, 0, 3);
-}
-
 FF_INLINE void multiply_tiles() {
   _tile_dpbf16ps(0, 4, 6);
   _tile_dpbf16ps(1, 4, 7);
@@ -160,7 +153,6 @@ FF_INLINE void multiply_panels(const std::uint16_t* a, const std::uint16_t* b, s
   constexpr std::int64_t kStep = limbs * kStepTiles * kTile,
                          kLow = (limbs - 1) * kStepTiles * kTile;
   for (std::int64_t step = 0; step < steps; ++step, a += kStep, b += kStep) {
-    prefetch_step<kStep>(a + kAhead * kStep);
     if constexpr (limbs == 2) {  // lo·hi, hi·hi, hi·lo: four of the six tiles change in between.
       _tile_loadd(4, a + kLow, 64);
       _tile_loadd(5, a + kLow + kTile, 64);
