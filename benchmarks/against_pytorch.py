@@ -1,7 +1,8 @@
 """Tokens per second of one fourfold process against PyTorch eager, on the same model and data.
 
-usage: against_pytorch.py FOURFOLD [--models 27m,gpt2-124m,llama-100m] [--precisions fp32,fp32x3,bf16]
-                          [--steps N] [--rounds N] [--tcmalloc LIBRARY]
+usage: against_pytorch.py FOURFOLD [--models 27m,gpt2-124m,llama-100m]
+                          [--precisions fp32,fp32x3,bf16] [--steps N] [--rounds N]
+                          [--tcmalloc LIBRARY]
 
 The two are run in turn, --rounds times each; the median step time over all rounds counts (without
 the first two steps of each run). Prints the loss at the end of the window beside the ratio. Run it

@@ -33,7 +33,7 @@ double seconds(const std::function<void()>& f) {
 }
 
 // Medians of runs taken in turn, so that both meet the same neighbours.
-void compare(const char* what, kn::ProductShape shape, const std::function<void()>& ours,
+void compare(const char* what, fourfold::ProductShape shape, const std::function<void()>& ours,
              const std::function<void()>& theirs) {
   constexpr int kRuns = 15;
   std::vector<double> a, b;

@@ -10,17 +10,17 @@ namespace {
 
 std::int64_t panels_of(std::int64_t n) { return (n + kPanel - 1) / kPanel; }
 
-// `pack` and `multiply` are of the tables.
+// The factor without its first `i` rows or columns of the result and `c` of what is summed over.
+template <class T>
+Factor<T> after(const Factor<T>& f, std::int64_t i, std::int64_t c) {
+  return {f.data + (f.transposed ? c * f.stride + i : i * f.stride + c), f.stride, f.transposed};
+}
+
+// Packs both factors whole and multiplies them; `pack` and `multiply` are of the tables.
 template <class T, class Out>
-void product(const Factor<T>& left, const Factor<T>& right, ProductShape shape,
-             const ProductTarget<Out>& target, PackFactor<T> pack, MultiplyPanels<Out> multiply) {
-  if (shape.rows == 0 || shape.cols == 0) return;
-  if (shape.depth == 0) {
-    for (std::int64_t row = 0; row < shape.rows && !target.accumulate; ++row) {
-      std::fill_n(target.data + row * target.stride, shape.cols, Out{});
-    }
-    return;
-  }
+void multiply_at_once(const Factor<T>& left, const Factor<T>& right, ProductShape shape,
+                      const ProductTarget<Out>& target, PackFactor<T> pack,
+                      MultiplyPanels<Out> multiply) {
   const std::int64_t lefts = panels_of(shape.rows), rights = panels_of(shape.cols);
   // Floats that hold as many pairs of bf16; hi and lo of a float take one.
   const std::int64_t panel = kPanel * panels_of(shape.depth) * kPanel * sizeof(T) / sizeof(float);
@@ -47,6 +47,31 @@ void product(const Factor<T>& left, const Factor<T>& right, ProductShape shape,
                     multiply(factors, shape, by_rows ? share : Panels{0, lefts},
                              by_rows ? Panels{0, rights} : share, target, sums.data());
                   });
+}
+
+template <class T, class Out>
+void product(const Factor<T>& left, const Factor<T>& right, ProductShape shape,
+             const ProductTarget<Out>& target, PackFactor<T> pack, MultiplyPanels<Out> multiply) {
+  if (shape.depth == 0) {
+    for (std::int64_t row = 0; row < shape.rows && !target.accumulate; ++row) {
+      std::fill_n(target.data + row * target.stride, shape.cols, Out{});
+    }
+    return;
+  }
+  // A result of bf16 is rounded once, so that its sums are not cut.
+  const std::int64_t depth = std::is_same_v<Out, float> ? kTileChunk.depth : shape.depth;
+  for (std::int64_t c = 0; c < shape.depth; c += depth) {
+    for (std::int64_t col = 0; col < shape.cols; col += kTileChunk.cols) {
+      for (std::int64_t row = 0; row < shape.rows; row += kTileChunk.rows) {
+        const ProductShape part{std::min(kTileChunk.rows, shape.rows - row),
+                                std::min(kTileChunk.cols, shape.cols - col),
+                                std::min(depth, shape.depth - c)};
+        const ProductTarget<Out> to{target.data + row * target.stride + col, target.stride,
+                                    target.accumulate || c > 0};
+        multiply_at_once(after(left, row, c), after(right, col, c), part, to, pack, multiply);
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "base/bfloat16.h"
+#include "base/tile_chunk.h"
 
 namespace fourfold::kernels {
 
@@ -13,10 +14,6 @@ struct Factor {
   const T* data;
   std::int64_t stride;      ///< In elements.
   bool transposed = false;  ///< Element (i, c) at data[c * stride + i], else at [i * stride + c].
-};
-
-struct ProductShape {
-  std::int64_t rows, cols, depth;
 };
 
 /// A dense result with rows `stride` elements apart.
@@ -35,7 +32,7 @@ bool has_tile_product();
 /// has_tile_product().
 ///
 /// Sums are f32, in the order of c in chunks of the tile's 32, whatever the number of threads.
-/// Numbers below 2^-126 count as zero.
+/// Numbers below 2^-126 count as zero. The factors are packed on the way, a kTileChunk at a time.
 ///
 ///   bf16    factors as they are; the result is rounded once.
 ///   float   "fp32x3": each factor as the sum of two bf16, x ≈ hi + lo, and of the product of the

@@ -55,7 +55,7 @@ void product_input_gradient(const at::Tensor& dy, const at::Tensor& w, at::Tenso
 void product_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& out,
                              bool accumulate, F32Products how) {
   at::Tensor target = out;
-  const kernels::ProductShape shape{dy.size(1), x.size(1), dy.size(0)};
+  const ProductShape shape{dy.size(1), x.size(1), dy.size(0)};
   if (dy.scalar_type() == at::kFloat) {
     if (how == F32Products::kThreeBf16) {
       kernels::tile_product(over_rows<float>(dy), over_rows<float>(x), shape,

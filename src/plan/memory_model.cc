@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/tile_chunk.h"
 #include "policy/head_layout.h"
 #include "policy/model_layers.h"
 #include "policy/overlap_plan.h"
@@ -13,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kF32 = 4;
 
-/// The block of a matrix, or of several side by side: what a product takes.
+/// The block of a matrix [n, k], or of several side by side: what a product takes.
 struct Block {
   std::int64_t rows = 0, cols = 0;
   std::int64_t elements() const { return rows * cols; }
@@ -145,6 +146,21 @@ class MemoryModel {
     return compute_ == kF32 ? 0 : block.elements() * compute_;
   }
 
+  /// What the three products of a matrix and `rows` rows pack, in fp32x3: of both parts of a float
+  /// as many bytes as it has.
+  std::int64_t packed(ProductShape shape) const {
+    return run_.train.precision == Precision::kFp32x3 ? packed_elements(shape) * kF32 : 0;
+  }
+  std::int64_t packed_forward(std::int64_t rows, const Block& block) const {
+    return packed({rows, block.rows, block.cols});
+  }
+  std::int64_t packed_input_gradient(std::int64_t rows, const Block& block) const {
+    return packed({rows, block.cols, block.rows});
+  }
+  std::int64_t packed_weight_gradient(std::int64_t rows, const Block& block) const {
+    return packed({block.rows, block.cols, rows});
+  }
+
   /// The head and the loss of one slice; the others' hidden states wait.
   void add_head(MemoryParts& parts) const {
     const ParameterSpec table = token_table_spec(layers_.embedding);
@@ -168,6 +184,8 @@ class MemoryModel {
     parts.working += rows_ * hidden() * compute_ + 2 * rows * hidden() * compute_;
     if (spread) parts.working += 2 * rows * whole * compute_;
     parts.working += chunk * (head.rows * compute_ + 3 * kF32);
+    parts.working += std::max({packed_forward(chunk, head), packed_input_gradient(chunk, head),
+                               packed_weight_gradient(chunk, head)});
   }
 
   void add_backward(const BlockLayers& block, const KeptActivations& kept, bool last,
@@ -190,8 +208,11 @@ class MemoryModel {
     parts.working += rows_ * hidden() * compute_ + 2 * residual + activated + up;
     if (run_.model.dropout > 0) parts.working += residual;
     // dW goes before dI where nothing is summed over x, and the input's gradient is not there yet.
-    const std::int64_t product = rounded_gradient(block_of(block.up));
-    parts.working += grid_.shape().x == 1 ? std::max(product - residual, std::int64_t{0}) : product;
+    const Block matrix = block_of(block.up);
+    const std::int64_t tokens = rows_ / slices_;
+    const std::int64_t product = rounded_gradient(matrix) + packed_weight_gradient(tokens, matrix);
+    parts.working += std::max(grid_.shape().x == 1 ? product - residual : product,
+                              packed_input_gradient(tokens, matrix));
     if (gathers()) add_moving(parts, block, last);
   }
 

@@ -220,7 +220,7 @@ TEST(Grids, ThreeProductsStayNearOneRankOfFp32) {
   const VerifyReference reference = make_reference(run, kSteps, random_samples(run));
   run.train.precision = Precision::kFp32x3;
   for (const GridShape& grid :
-       {GridShape(1, 1, 1, 1), GridShape(2, 3, 1, 1), GridShape(1, 1, 3, 2)}) {
+       {GridShape(1, 1, 1, 1), GridShape(3, 2, 1, 1), GridShape(1, 1, 3, 2)}) {
     const VerifyResult r = verify(with_grid(run, grid, 1), reference);
     EXPECT_TRUE(r.passes(verify_tolerance(Precision::kFp32x3)))
         << grid.name() << ": loss " << r.loss_difference << ", gradient " << r.gradient_difference

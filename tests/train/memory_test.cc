@@ -8,6 +8,7 @@
 #include "comm/thread_world.h"
 #include "device/caching_allocator.h"
 #include "device/intra_op_threads.h"
+#include "kernels/tile_product.h"
 #include "tests/train/test_models.h"
 #include "train/rank_model.h"
 
@@ -93,6 +94,11 @@ TEST_F(Memory, PeakIsPredicted) {
     }
     for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
       check(middle(family), Precision::kBf16, recompute, 2);
+    }
+  }
+  if (kernels::has_tile_product()) {
+    for (const std::int64_t batch : {2, 8}) {
+      check(middle("llama"), Precision::kFp32x3, Recompute::kNone, batch);
     }
   }
   ModelSpec normed = middle("llama");
