@@ -14,6 +14,9 @@ void zero_rows(float* to, std::int64_t rows, std::int64_t cols, std::int64_t str
 
 }  // namespace
 
+std::int64_t few_rows_forward_limit() { return tables().few_rows.forward_rows; }
+std::int64_t few_rows_gradient_limit() { return tables().few_rows.gradient_rows; }
+
 void few_rows_forward(const float* x, const float* w, std::int64_t rows, std::int64_t n,
                       std::int64_t k, float* y, std::int64_t y_stride) {
   if (k == 0) return zero_rows(y, rows, n, y_stride);

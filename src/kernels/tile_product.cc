@@ -8,7 +8,7 @@
 namespace fourfold::kernels {
 namespace {
 
-std::int64_t panels_of(std::int64_t n) { return (n + kPanel - 1) / kPanel; }
+std::int64_t panels_of(std::int64_t n) { return (n + kTilePanel - 1) / kTilePanel; }
 
 // The factor without its first `i` rows or columns of the result and `c` of what is summed over.
 template <class T>
@@ -23,7 +23,8 @@ void multiply_at_once(const Factor<T>& left, const Factor<T>& right, ProductShap
                       MultiplyPanels<Out> multiply) {
   const std::int64_t lefts = panels_of(shape.rows), rights = panels_of(shape.cols);
   // Floats that hold as many pairs of bf16; hi and lo of a float take one.
-  const std::int64_t panel = kPanel * panels_of(shape.depth) * kPanel * sizeof(T) / sizeof(float);
+  const std::int64_t panel =
+      kTilePanel * panels_of(shape.depth) * kTilePanel * sizeof(T) / sizeof(float);
   const Scratch memory((lefts + rights) * panel);
   const auto packed = [&](std::int64_t at) {
     return reinterpret_cast<std::uint16_t*>(memory.data() + at * panel);
@@ -40,7 +41,8 @@ void multiply_at_once(const Factor<T>& left, const Factor<T>& right, ProductShap
   const PackedFactors factors{packed(0), packed(lefts)};
   const bool by_rows = lefts >= rights;
   constexpr std::int64_t kPerStep = 256;  // Products that cost as much as an element's step.
-  parallel_ranges(by_rows ? lefts : rights, (by_rows ? rights : lefts) * panel * kPanel / kPerStep,
+  parallel_ranges(by_rows ? lefts : rights,
+                  (by_rows ? rights : lefts) * panel * kTilePanel / kPerStep,
                   [&](std::int64_t begin, std::int64_t end) {
                     const Scratch sums(tables().tile_product.sums);
                     const Panels share{begin, end};

@@ -27,8 +27,6 @@ struct Piece {
 constexpr std::int64_t kBlock = 64;
 // What reading a group's weights (or writing their gradient) costs, in rows of it.
 constexpr std::int64_t kRowsOfWeights = 16;
-// Up to so many rows a product of f32 is faster by kernels/few_rows.h.
-constexpr std::int64_t kMostRows = 256;
 
 // Calls f(piece) for pieces that cover [0, width) of every group, on the intra-op threads, each
 // with the same share of the work. `product` is the third dim, for the cost.
@@ -76,13 +74,14 @@ void multiply_and_add(const at::Tensor& a, const at::Tensor& b, at::Tensor out) 
 // By what a piece is multiplied.
 enum class Way { kTiles, kFewRows, kLibrary };
 
-Way way_of(const Piece& p, const at::Tensor& x, F32Products how) {
+// `limit`: up to how many rows of f32 kernels/few_rows.h is faster.
+Way way_of(const Piece& p, const at::Tensor& x, F32Products how, std::int64_t limit) {
   // The library makes code for every number of rows that it has not met yet.
   if (x.scalar_type() == at::kBFloat16) {
     return kernels::has_tile_product() ? Way::kTiles : Way::kLibrary;
   }
   if (how == F32Products::kThreeBf16) return Way::kTiles;
-  return p.rows <= kMostRows ? Way::kFewRows : Way::kLibrary;
+  return p.rows <= limit ? Way::kFewRows : Way::kLibrary;
 }
 
 void check_rows(const at::Tensor& rows, std::span<const std::int64_t> rows_of_group) {
@@ -104,7 +103,7 @@ void grouped_product_forward(const at::Tensor& x, const at::Tensor& w,
   for_pieces(rows_of_group, n, k, [&](const Piece& p) {
     const std::int64_t width = p.end - p.begin, from = p.first_row * k,
                        weights = (p.group * n + p.begin) * k, to = p.first_row * n + p.begin;
-    switch (way_of(p, x, how)) {
+    switch (way_of(p, x, how, kernels::few_rows_forward_limit())) {
       case Way::kTiles:
         return with_type(tensor_dtype(x), [&]<class T>(T) {
           kernels::tile_product(kernels::Factor<T>{elements<T>(x) + from, k},
@@ -137,7 +136,7 @@ void grouped_product_input_gradient(const at::Tensor& dy, const at::Tensor& w,
     if (p.rows == 0) return;
     const std::int64_t width = p.end - p.begin, from = p.first_row * n,
                        weights = p.group * n * k + p.begin, to = p.first_row * k + p.begin;
-    switch (way_of(p, dy, how)) {
+    switch (way_of(p, dy, how, kernels::few_rows_gradient_limit())) {
       case Way::kTiles:
         return with_type(tensor_dtype(dy), [&]<class T>(T) {
           kernels::tile_product(kernels::Factor<T>{elements<T>(dy) + from, n},
@@ -171,7 +170,7 @@ void grouped_product_weight_gradient(const at::Tensor& dy, const at::Tensor& x,
       if (!accumulate) std::fill_n(target, width * k, 0.0f);
       return;
     }
-    switch (way_of(p, dy, how)) {
+    switch (way_of(p, dy, how, kernels::few_rows_gradient_limit())) {
       case Way::kTiles:
         return with_type(dtype, [&]<class T>(T) {
           kernels::tile_product(kernels::Factor<T>{elements<T>(dy) + left, n, true},

@@ -26,7 +26,7 @@ struct NoAhead {
 };
 
 /// Lines of memory, rows of `floats` floats `stride` apart, that a product fetches on the way, one
-/// at every step() of it: many at once would hold up its own loads.
+/// at every second place of the sum: many at once would hold up its own loads.
 class Ahead {
  public:
   FF_INLINE Ahead(const float* p, std::int64_t rows, std::int64_t floats, std::int64_t stride)

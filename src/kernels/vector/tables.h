@@ -99,6 +99,7 @@ struct RowsTable {
 
 /// Each with the floats of scratch that it needs.
 struct FewRowsTable {
+  std::int64_t forward_rows, gradient_rows;  ///< Up to which they are faster than a library.
   using Size = std::int64_t (*)(std::int64_t rows, std::int64_t n, std::int64_t k);
   Size forward_scratch;
   void (*forward)(const float* x, const float* w, std::int64_t rows, std::int64_t n, std::int64_t k,
@@ -139,7 +140,7 @@ struct AttentionTable {
 };
 
 /// Rows or columns of a panel of a packed factor, and elements of a step along the sum.
-inline constexpr std::int64_t kPanel = 32;
+inline constexpr std::int64_t kTilePanel = 32;
 /// A range of panels.
 struct Panels {
   std::int64_t begin, end;

@@ -18,7 +18,7 @@ constexpr std::int64_t kTile = 512, kStepTiles = 2;  // Elements of a tile; tile
 constexpr std::int64_t kChunk = 16;
 // Panels of each factor that are multiplied at once: with their sums they lie in the second cache.
 constexpr std::int64_t kBlock = 8;
-constexpr std::int64_t kSums = kPanel * kPanel;
+constexpr std::int64_t kSums = kTilePanel * kTilePanel;
 
 // Sixteen vectors of 32 bf16, one register a row of a tile.
 struct Square {
@@ -109,10 +109,10 @@ FF_INLINE void pack_step(const Factor<T>& factor, bool left, std::int64_t i, std
 template <class T>
 void pack(const Factor<T>& factor, bool left, std::int64_t rows, std::int64_t depth, Panels panels,
           std::uint16_t* packed) {
-  const std::int64_t steps = (depth + kPanel - 1) / kPanel;
+  const std::int64_t steps = (depth + kTilePanel - 1) / kTilePanel;
   constexpr std::int64_t kStep = kLimbs<T> * kStepTiles * kTile;
   const auto one = [&](std::int64_t panel, std::int64_t step) {
-    pack_step(factor, left, panel * kPanel, rows, step * kPanel, depth,
+    pack_step(factor, left, panel * kTilePanel, rows, step * kTilePanel, depth,
               packed + (panel * steps + step) * kStep);
   };
   // Along the factor's rows in memory.
@@ -138,12 +138,12 @@ FF_INLINE void multiply_tiles() {
 template <int limbs>
 FF_INLINE void multiply_panels(const std::uint16_t* a, const std::uint16_t* b, std::int64_t steps,
                                float* sums, bool add) {
-  constexpr std::int64_t kRow = 4 * kPanel;  // Bytes.
+  constexpr std::int64_t kRow = 4 * kTilePanel;  // Bytes.
   if (add) {
     _tile_loadd(0, sums, kRow);
     _tile_loadd(1, sums + 16, kRow);
-    _tile_loadd(2, sums + 16 * kPanel, kRow);
-    _tile_loadd(3, sums + 16 * kPanel + 16, kRow);
+    _tile_loadd(2, sums + 16 * kTilePanel, kRow);
+    _tile_loadd(3, sums + 16 * kTilePanel + 16, kRow);
   } else {
     _tile_zero(0);
     _tile_zero(1);
@@ -174,8 +174,8 @@ FF_INLINE void multiply_panels(const std::uint16_t* a, const std::uint16_t* b, s
   }
   _tile_stored(0, sums, kRow);
   _tile_stored(1, sums + 16, kRow);
-  _tile_stored(2, sums + 16 * kPanel, kRow);
-  _tile_stored(3, sums + 16 * kPanel + 16, kRow);
+  _tile_stored(2, sums + 16 * kTilePanel, kRow);
+  _tile_stored(3, sums + 16 * kTilePanel + 16, kRow);
 }
 
 template <class Out>
@@ -183,7 +183,7 @@ FF_INLINE void write(const float* sums, std::int64_t rows, std::int64_t cols, Ou
                      std::int64_t stride, bool accumulate) {
   for (std::int64_t row = 0; row < rows; ++row) {
     for_lanes(cols, [&](std::int64_t i, auto count) {
-      const F sum = load(sums + row * kPanel + i, All{});
+      const F sum = load(sums + row * kTilePanel + i, All{});
       Out* at = to + row * stride + i;
       store(at, accumulate ? load(at, count) + sum : sum, count);
     });
@@ -194,7 +194,7 @@ FF_INLINE void write(const float* sums, std::int64_t rows, std::int64_t cols, Ou
 template <class T, class Out>
 FF_INLINE void multiply_block(const PackedFactors& packed, ProductShape shape, Panels left,
                               Panels right, const ProductTarget<Out>& target, float* sums) {
-  const std::int64_t steps = (shape.depth + kPanel - 1) / kPanel;
+  const std::int64_t steps = (shape.depth + kTilePanel - 1) / kTilePanel;
   constexpr std::int64_t kStep = kLimbs<T> * kStepTiles * kTile;
   for (std::int64_t step = 0; step < steps; step += kChunk) {
     const std::int64_t count = std::min(kChunk, steps - step);
@@ -204,8 +204,8 @@ FF_INLINE void multiply_block(const PackedFactors& packed, ProductShape shape, P
         multiply_panels<kLimbs<T>>(packed.left + (i * steps + step) * kStep,
                                    packed.right + (j * steps + step) * kStep, count, of, step > 0);
         if (step + count < steps) continue;
-        const std::int64_t row = i * kPanel, col = j * kPanel;
-        write(of, std::min(kPanel, shape.rows - row), std::min(kPanel, shape.cols - col),
+        const std::int64_t row = i * kTilePanel, col = j * kTilePanel;
+        write(of, std::min(kTilePanel, shape.rows - row), std::min(kTilePanel, shape.cols - col),
               target.data + row * target.stride + col, target.stride, target.accumulate);
       }
     }
