@@ -1,5 +1,7 @@
 #include "policy/recompute.h"
 
+#include "base/check.h"
+
 namespace fourfold {
 
 KeptActivations kept_activations(Recompute recompute, bool keep_collectives, const GridShape& shape,
@@ -21,10 +23,17 @@ KeptActivations kept_activations(Recompute recompute, bool keep_collectives, con
 }
 
 std::vector<KeptActivations> kept_by_block(const RunSpec& run) {
-  return std::vector<KeptActivations>(
-      static_cast<std::size_t>(run.model.layers),
-      kept_activations(run.memory.recompute, run.overlap.keep_collectives, run.parallel.grid,
-                       run.parallel.expert));
+  std::vector<Recompute> blocks(static_cast<std::size_t>(run.model.layers), run.memory.recompute);
+  if (run.memory.recompute == Recompute::kBudget) {
+    FF_CHECK(run.memory.by_block.size() == blocks.size(), "the budget is not resolved");
+    blocks = run.memory.by_block;
+  }
+  std::vector<KeptActivations> kept;
+  for (const Recompute recompute : blocks) {
+    kept.push_back(kept_activations(recompute, run.overlap.keep_collectives, run.parallel.grid,
+                                    run.parallel.expert));
+  }
+  return kept;
 }
 
 }  // namespace fourfold

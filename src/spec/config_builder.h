@@ -28,7 +28,7 @@ struct EnumNames<WireType> {
 };
 template <>
 struct EnumNames<Recompute> {
-  static std::vector<std::string> get() { return {"none", "attention", "mlp", "full"}; }
+  static std::vector<std::string> get() { return {"none", "attention", "mlp", "full", "budget"}; }
 };
 template <>
 struct EnumNames<ScheduleKind> {

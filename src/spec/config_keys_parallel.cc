@@ -115,12 +115,18 @@ std::vector<ConfigKey> overlap_keys() {
 std::vector<ConfigKey> memory_keys() {
   return {
       key("memory.recompute", FF_FIELD(memory.recompute),
-          {.doc = "activations that the backward pass computes again", .later = {"budget"}}),
+          {.doc =
+               "activations that the backward pass computes again; budget: of each block as much "
+               "as memory.budget takes"}),
+      key("memory.budget", FF_FIELD(memory.budget),
+          {.doc = "of a rank at its peak, as --dry-run predicts it, with memory.recompute = "
+                  "\"budget\"",
+           .unit = "bytes",
+           .min = 0}),
       key("memory.zero", FF_FIELD(memory.zero),
           {.doc = "1: masters and moments cut over data (ZeRO-1); 0: replicated",
            .min = 0,
            .max = 1}),
-      later_key("memory.budget", std::string("0"), "bytes of a rank for activations"),
   };
 }
 

@@ -13,7 +13,7 @@ namespace fourfold {
 
 enum class Precision { kFp32, kBf16, kFp32x3 };
 enum class WireType { kFp32, kBf16 };  ///< In which numbers travel.
-enum class Recompute { kNone, kAttention, kMlp, kFull };
+enum class Recompute { kNone, kAttention, kMlp, kFull, kBudget };
 enum class ScheduleKind { kConstant, kLinear, kCosine, kWsd, kInverseSqrt };
 enum class NonFinite { kStop, kSkip };
 
@@ -53,6 +53,9 @@ struct OverlapSpec {
 
 struct MemorySpec {
   Recompute recompute = Recompute::kNone;
+  std::int64_t budget = 0;  ///< Bytes of a rank at its peak, of recompute kBudget.
+  /// What recompute kBudget comes to: of each block (plan/recompute_choice.h); no key.
+  std::vector<Recompute> by_block = {};
   int zero = 1;  ///< 1: masters and moments cut over data. 0: replicated.
 };
 

@@ -112,6 +112,20 @@ Found check_schedule(const RunSpec& run) {
   return std::nullopt;
 }
 
+Found check_memory(const MemorySpec& memory) {
+  const bool by_budget = memory.recompute == Recompute::kBudget;
+  if (by_budget && memory.budget == 0) {
+    return Problem{"memory.recompute", "memory.recompute \"budget\" needs memory.budget",
+                   "give the bytes that a rank may take: memory.budget = \"8GiB\""};
+  }
+  if (!by_budget && memory.budget > 0) {
+    return Problem{"memory.budget",
+                   "memory.budget does nothing without memory.recompute \"budget\"",
+                   "set memory.recompute = \"budget\" or leave memory.budget out"};
+  }
+  return std::nullopt;
+}
+
 Found check_axes(const ParallelSpec& parallel) {
   int open = 0;
   double ranks = 1;
@@ -186,6 +200,7 @@ Found check_run(const RunSpec& run) {
   if (auto found = check_lengths(run)) return found;
   if (auto found = check_schedule(run)) return found;
   if (auto found = check_moe(run)) return found;
+  if (auto found = check_memory(run.memory)) return found;
   return check_axes(run.parallel);
 }
 

@@ -2,13 +2,34 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "base/units.h"
 #include "plan/memory_model.h"
 #include "policy/checkpoint_bytes.h"
+#include "spec/config_builder.h"
 #include "spec/run_config.h"
 #include "train/model_text.h"
 
 namespace fourfold {
+namespace {
+
+/// How many blocks compute what again.
+std::string recompute_text(const RunSpec& run) {
+  const std::vector<std::string> names = EnumNames<Recompute>::get();
+  std::string text = "blocks that compute again:";
+  for (std::size_t kind = 0; kind < names.size(); ++kind) {
+    const auto blocks = std::count(run.memory.by_block.begin(), run.memory.by_block.end(),
+                                   static_cast<Recompute>(kind));
+    if (blocks > 0) text += fmt::format(" {} {},", blocks, names[kind]);
+  }
+  text.pop_back();
+  return text;
+}
+
+}  // namespace
+
 std::string describe_run(const RunSpec& run) {
   const GridShape& grid = run.parallel.grid;
   const MemoryPrediction memory = predict_memory(run);
@@ -21,6 +42,7 @@ std::string describe_run(const RunSpec& run) {
   text += fmt::format(
       "# {}; memory of the fullest rank at its peak, which is {}:\n", parameters_text(run.model),
       &peak == &memory.head ? "at the head and the loss" : "in the backward of the last block");
+  if (run.memory.recompute == Recompute::kBudget) text += "# " + recompute_text(run) + "\n";
   auto line = [&](const char* part, std::int64_t bytes) {
     text += fmt::format("#   {:<24} {}\n", part, format_bytes(bytes));
   };

@@ -7,6 +7,7 @@
 #include "comm/mpi_world.h"
 #include "comm/thread_world.h"
 #include "device/intra_op_threads.h"
+#include "plan/recompute_choice.h"
 #include "spec/machine_spec.h"
 #include "spec/run_config.h"
 
@@ -35,11 +36,13 @@ Launch choose_launch(RunSpec& run, int requested) {
                   "leave --ranks out under mpirun and srun");
     }
     resolve_grid(run, launch.ranks).value();
+    resolve_recompute(run);
     return launch;
   }
   const int ranks =
       requested == 0 && grid_is_open(run.parallel.grid) ? available_cores() : requested;
   resolve_grid(run, ranks).value();
+  resolve_recompute(run);
   launch.ranks = launch.ranks_on_node = run.parallel.grid.size();
   return launch;
 }

@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "plan/recompute_choice.h"
 #include "spec/config_builder.h"
 #include "spec/run_config.h"
 #include "spec/validate.h"
@@ -108,8 +109,9 @@ std::vector<VerifyCase> verify_cases(const RunSpec& run) {
           c.run.model = model;
           c.run.parallel.expert = place.expert;
           c.run.memory.recompute = recompute;
-          c.accumulation = accumulation;
           c.obstacle = obstacle(c.run, accumulation);
+          if (c.obstacle.empty()) resolve_recompute(c.run);
+          c.accumulation = accumulation;
         }
       }
     }

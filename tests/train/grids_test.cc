@@ -139,6 +139,24 @@ TEST(Grids, ZeroAndRecomputeChangeNoBit) {
   }
 }
 
+/// So does recompute that differs from block to block.
+TEST(Grids, RecomputeByBlockChangesNoBit) {
+  set_intra_op_threads(1);
+  RunSpec run = testing::run_of(with_dropout(testing::tiny_gpt()), 12);
+  const VerifyReference reference = make_reference(run, kSteps, random_samples(run));
+  for (const GridShape& grid : {GridShape(1, 1, 1, 1), GridShape(2, 1, 2, 1)}) {
+    RunSpec mixed = with_grid(run, grid, 1);
+    const auto expected = bits_of(mixed, reference);
+    mixed.memory.recompute = Recompute::kBudget;
+    mixed.memory.by_block.assign(static_cast<std::size_t>(run.model.layers), Recompute::kNone);
+    mixed.memory.by_block.front() = Recompute::kFull;
+    EXPECT_EQ(bits_of(mixed, reference), expected) << grid.name();
+    mixed.memory.by_block.front() = Recompute::kMlp;
+    mixed.memory.by_block.back() = Recompute::kAttention;
+    EXPECT_EQ(bits_of(mixed, reference), expected) << grid.name();
+  }
+}
+
 /// What runs behind computation gives the bits of what does not, with accumulation and recompute,
 /// whose gathers are others.
 TEST(Grids, OverlapChangesNoBit) {

@@ -9,6 +9,7 @@
 #include "device/caching_allocator.h"
 #include "device/intra_op_threads.h"
 #include "kernels/tile_product.h"
+#include "plan/recompute_choice.h"
 #include "tests/train/test_models.h"
 #include "train/rank_model.h"
 
@@ -108,6 +109,19 @@ TEST_F(Memory, PeakIsPredicted) {
       check(normed, Precision::kFp32, recompute, 8);
     }
   }
+}
+
+// What the planner promises, the run keeps.
+TEST_F(Memory, StaysWithinTheBudget) {
+  RunSpec run = testing::run_of(middle("llama"), 8);
+  const std::int64_t most = predict_memory(run).peak().total();
+  run.memory.recompute = Recompute::kFull;
+  run.memory.budget = (most + predict_memory(run).peak().total()) / 2;
+  run.memory.recompute = Recompute::kBudget;
+  resolve_recompute(run);
+  const std::int64_t predicted = predict_memory(run).peak().total();
+  EXPECT_LE(predicted, run.memory.budget);
+  expect_within(predicted, measure(run).peak, 0.05, "peak");
 }
 
 ModelSpec with_experts(ModelSpec m) {

@@ -152,7 +152,6 @@ TEST(RunConfig, SaysWhatWasExpected) {
 TEST(RunConfig, RefusesWhatIsNotBuiltYet) {
   const std::vector<std::string> sets{"parallel.plan=auto",
                                       "overlap.sequence_parallel=true",
-                                      "memory.recompute=budget",
                                       "checkpoint.mode=pec",
                                       "checkpoint.pec.k_persist=1",
                                       "fault.max_restarts=10",
@@ -165,6 +164,12 @@ TEST(RunConfig, RefusesWhatIsNotBuiltYet) {
   EXPECT_EQ(refusal(kRun, {"parallel.plan=manual", "overlap.keep_collectives=false",
                            "checkpoint.pec.scope=[]", "overlap.grad_dtype=fp32"}),
             "accepted");
+}
+
+TEST(RunConfig, ABudgetAndItsRecomputeBelongTogether) {
+  EXPECT_EQ(refusal(kRun, {"memory.recompute=budget", "memory.budget=3GiB"}), "accepted");
+  EXPECT_THAT(refusal(kRun, {"memory.recompute=budget"}), HasSubstr("needs memory.budget"));
+  EXPECT_THAT(refusal(kRun, {"memory.budget=3GiB"}), HasSubstr("does nothing without"));
 }
 
 TEST(RunConfig, GradientsTravelInTypesOfTheWireAlone) {
