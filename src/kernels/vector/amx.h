@@ -28,8 +28,36 @@ struct AmxShape {
   std::int64_t rows, cols, depth;
 };
 
+/// Tiles 0 to 3 are two by two of sums, from memory with rows `bytes` apart or zero; tiles 4 and 5
+/// are of the left operand and 6 and 7 of the right one, so that each that is loaded is used twice.
+FF_INLINE void begin_sums(const float* sums, std::int64_t bytes, bool accumulate) {
+  if (accumulate) {
+    _tile_loadd(0, sums, bytes);
+    _tile_loadd(1, sums + 16, bytes);
+    _tile_loadd(2, sums + 4 * bytes, bytes);
+    _tile_loadd(3, sums + 4 * bytes + 16, bytes);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+}
+FF_INLINE void multiply_tiles() {
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_dpbf16ps(1, 4, 7);
+  _tile_dpbf16ps(2, 5, 6);
+  _tile_dpbf16ps(3, 5, 7);
+}
+FF_INLINE void end_sums(float* sums, std::int64_t bytes) {
+  _tile_stored(0, sums, bytes);
+  _tile_stored(1, sums + 16, bytes);
+  _tile_stored(2, sums + 4 * bytes, bytes);
+  _tile_stored(3, sums + 4 * bytes + 16, bytes);
+}
+
 /// C (+)= A·B: A [rows, depth] bf16 with a stride in elements, B in pairs [depth / 2][b_stride][2],
-/// C float. Two by two tiles of sums, so that each tile that is loaded is used twice.
+/// C float.
 FF_INLINE void multiply_amx(const std::uint16_t* a, std::int64_t a_stride, const std::uint16_t* b,
                             std::int64_t b_stride, float* c, std::int64_t c_stride, AmxShape shape,
                             bool accumulate) {
@@ -37,17 +65,7 @@ FF_INLINE void multiply_amx(const std::uint16_t* a, std::int64_t a_stride, const
   for (std::int64_t j = 0; j < shape.cols; j += 32) {
     for (std::int64_t i = 0; i < shape.rows; i += 32) {
       float* sums = c + i * c_stride + j;
-      if (accumulate) {
-        _tile_loadd(0, sums, c_bytes);
-        _tile_loadd(1, sums + 16, c_bytes);
-        _tile_loadd(2, sums + 16 * c_stride, c_bytes);
-        _tile_loadd(3, sums + 16 * c_stride + 16, c_bytes);
-      } else {
-        _tile_zero(0);
-        _tile_zero(1);
-        _tile_zero(2);
-        _tile_zero(3);
-      }
+      begin_sums(sums, c_bytes, accumulate);
       for (std::int64_t k = 0; k < shape.depth; k += 32) {
         const std::uint16_t* left = a + i * a_stride + k;
         const std::uint16_t* right = b + k * b_stride + 2 * j;
@@ -55,15 +73,9 @@ FF_INLINE void multiply_amx(const std::uint16_t* a, std::int64_t a_stride, const
         _tile_loadd(5, left + 16 * a_stride, a_bytes);
         _tile_loadd(6, right, b_bytes);
         _tile_loadd(7, right + 32, b_bytes);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_dpbf16ps(1, 4, 7);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
+        multiply_tiles();
       }
-      _tile_stored(0, sums, c_bytes);
-      _tile_stored(1, sums + 16, c_bytes);
-      _tile_stored(2, sums + 16 * c_stride, c_bytes);
-      _tile_stored(3, sums + 16 * c_stride + 16, c_bytes);
+      end_sums(sums, c_bytes);
     }
   }
 }

@@ -127,29 +127,12 @@ void pack(const Factor<T>& factor, bool left, std::int64_t rows, std::int64_t de
   }
 }
 
-FF_INLINE void multiply_tiles() {
-  _tile_dpbf16ps(0, 4, 6);
-  _tile_dpbf16ps(1, 4, 7);
-  _tile_dpbf16ps(2, 5, 6);
-  _tile_dpbf16ps(3, 5, 7);
-}
-
 // sums [32, 32] (+)= a panel of the left by one of the right factor, along `steps` steps.
 template <int limbs>
 FF_INLINE void multiply_panels(const std::uint16_t* a, const std::uint16_t* b, std::int64_t steps,
                                float* sums, bool add) {
   constexpr std::int64_t kRow = 4 * kTilePanel;  // Bytes.
-  if (add) {
-    _tile_loadd(0, sums, kRow);
-    _tile_loadd(1, sums + 16, kRow);
-    _tile_loadd(2, sums + 16 * kTilePanel, kRow);
-    _tile_loadd(3, sums + 16 * kTilePanel + 16, kRow);
-  } else {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  }
+  begin_sums(sums, kRow, add);
   constexpr std::int64_t kStep = limbs * kStepTiles * kTile,
                          kLow = (limbs - 1) * kStepTiles * kTile;
   for (std::int64_t step = 0; step < steps; ++step, a += kStep, b += kStep) {
@@ -172,10 +155,7 @@ FF_INLINE void multiply_panels(const std::uint16_t* a, const std::uint16_t* b, s
       multiply_tiles();
     }
   }
-  _tile_stored(0, sums, kRow);
-  _tile_stored(1, sums + 16, kRow);
-  _tile_stored(2, sums + 16 * kTilePanel, kRow);
-  _tile_stored(3, sums + 16 * kTilePanel + 16, kRow);
+  end_sums(sums, kRow);
 }
 
 template <class Out>
