@@ -5,8 +5,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
@@ -18,31 +16,15 @@
 #include "kernels/random.h"
 #include "parallel/grouped_product.h"
 #include "parallel/products.h"
+#include "take_turns.h"
 
 namespace fourfold {
 namespace {
 
-double milliseconds(const std::function<void()>& f) {
-  const auto start = std::chrono::steady_clock::now();
-  f();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
-      .count();
-}
-
 void compare(const char* name, double flops, const std::function<void()>& grouped,
              const std::function<void()>& dense) {
-  constexpr int kRuns = 15;
   constexpr double kMega = 1e6;  // FLOP per millisecond and GFLOP/s.
-  std::vector<double> a, b;
-  grouped();
-  dense();
-  for (int i = 0; i < kRuns; ++i) {
-    a.push_back(milliseconds(grouped));
-    b.push_back(milliseconds(dense));
-  }
-  std::nth_element(a.begin(), a.begin() + kRuns / 2, a.end());
-  std::nth_element(b.begin(), b.begin() + kRuns / 2, b.end());
-  const double ours = a[kRuns / 2], twin = b[kRuns / 2];
+  const auto [ours, twin] = take_turns(grouped, dense);
   fmt::print("  {:<28} {:>8.2f} ms {:>6.1f} GFLOP/s {:>8.2f} ms {:>6.1f} GFLOP/s {:>6.2f}\n", name,
              ours, flops / ours / kMega, twin, flops / twin / kMega, twin / ours);
 }

@@ -29,8 +29,6 @@
 #include <ATen/ops/sum_ops.h>
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <functional>
@@ -50,6 +48,7 @@
 #include "kernels/norm.h"
 #include "kernels/random.h"
 #include "kernels/rotary.h"
+#include "take_turns.h"
 
 namespace {
 
@@ -58,28 +57,11 @@ namespace kn = fourfold::kernels;
 using fourfold::BFloat16;
 
 std::string filter;
-double milliseconds(const std::function<void()>& f) {
-  const auto start = std::chrono::steady_clock::now();
-  f();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
-      .count();
-}
 
-// Medians of runs taken in turn, so that both meet the same neighbours.
 void compare(const std::string& name, const std::function<void()>& ours,
              const std::function<void()>& theirs) {
   if (name.find(filter) == std::string::npos) return;
-  constexpr int kRuns = 15;
-  std::vector<double> a, b;
-  ours();
-  theirs();
-  for (int i = 0; i < kRuns; ++i) {
-    a.push_back(milliseconds(ours));
-    b.push_back(milliseconds(theirs));
-  }
-  std::nth_element(a.begin(), a.begin() + kRuns / 2, a.end());
-  std::nth_element(b.begin(), b.begin() + kRuns / 2, b.end());
-  const double mine = a[kRuns / 2], twin = b[kRuns / 2];
+  const auto [mine, twin] = fourfold::take_turns(ours, theirs);
   fmt::print("{:<34} {:>9.3f} ms {:>9.3f} ms {:>6.2f}x\n", name, mine, twin, twin / mine);
 }
 

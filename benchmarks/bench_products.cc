@@ -9,16 +9,15 @@
 #include <ATen/ops/normal_ops.h>
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <functional>
-#include <vector>
+#include <utility>
 
 #include "device/caching_allocator.h"
 #include "device/intra_op_threads.h"
 #include "device/tensors.h"
 #include "kernels/tile_product.h"
+#include "take_turns.h"
 
 namespace {
 
@@ -26,28 +25,12 @@ namespace kn = fourfold::kernels;
 using fourfold::BFloat16;
 using fourfold::elements;
 
-double seconds(const std::function<void()>& f) {
-  const auto start = std::chrono::steady_clock::now();
-  f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-// Medians of runs taken in turn, so that both meet the same neighbours.
 void compare(const char* what, fourfold::ProductShape shape, const std::function<void()>& ours,
              const std::function<void()>& theirs) {
-  constexpr int kRuns = 15;
-  std::vector<double> a, b;
-  ours();
-  theirs();
-  for (int i = 0; i < kRuns; ++i) {
-    a.push_back(seconds(ours));
-    b.push_back(seconds(theirs));
-  }
-  std::nth_element(a.begin(), a.begin() + kRuns / 2, a.end());
-  std::nth_element(b.begin(), b.begin() + kRuns / 2, b.end());
-  const double flops = 2e-9 * static_cast<double>(shape.rows * shape.cols * shape.depth);
-  fmt::print("  {:<22} {:>8.0f} {:>8.0f} {:>6.2f}\n", what, flops / a[kRuns / 2],
-             flops / b[kRuns / 2], b[kRuns / 2] / a[kRuns / 2]);
+  const auto [mine, twin] = fourfold::take_turns(ours, theirs);
+  const double flops = 2e-6 * static_cast<double>(shape.rows * shape.cols * shape.depth);
+  fmt::print("  {:<22} {:>8.0f} {:>8.0f} {:>6.2f}\n", what, flops / mine, flops / twin,
+             twin / mine);
 }
 
 at::Tensor matrix(std::int64_t rows, std::int64_t cols, fourfold::DType type) {
