@@ -41,11 +41,12 @@ void embedding_backward(const std::int64_t* tokens, const T* dout, std::int64_t 
 
 template <class T>
 void position_forward(const T* table, std::int64_t seq, std::int64_t first_position,
-                      std::int64_t rows, std::int64_t cols, T* out) {
+                      std::int64_t row0, std::int64_t rows, std::int64_t cols, T* out) {
   parallel_ranges(rows, cols, [&](std::int64_t b, std::int64_t e) {
     for (std::int64_t row = b; row < e; ++row) {
       T* at = out + row * cols;
-      tables().elementwise.get<T>().add(at, table + (first_position + row % seq) * cols, at, cols);
+      const T* position = table + (first_position + (row0 + row) % seq) * cols;
+      tables().elementwise.get<T>().add(at, position, at, cols);
     }
   });
 }
@@ -70,7 +71,7 @@ void position_backward(const T* dout, std::int64_t seq, std::int64_t first_posit
   template void embedding_backward<T>(const std::int64_t*, const T*, std::int64_t, std::int64_t, \
                                       std::int64_t, std::int64_t, float*);                       \
   template void position_forward<T>(const T*, std::int64_t, std::int64_t, std::int64_t,          \
-                                    std::int64_t, T*);                                           \
+                                    std::int64_t, std::int64_t, T*);                             \
   template void position_backward<T>(const T*, std::int64_t, std::int64_t, std::int64_t,         \
                                      std::int64_t, float*);
 FF_INSTANTIATE(float)

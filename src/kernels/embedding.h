@@ -19,10 +19,10 @@ template <class T>
 void embedding_backward(const std::int64_t* tokens, const T* dout, std::int64_t vocab_begin,
                         std::int64_t vocab_rows, std::int64_t rows, std::int64_t cols, float* grad);
 
-/// out[row] += table[first_position + row mod seq].
+/// out[i] += table[first_position + row mod seq] with row = row0 + i.
 template <class T>
 void position_forward(const T* table, std::int64_t seq, std::int64_t first_position,
-                      std::int64_t rows, std::int64_t cols, T* out);
+                      std::int64_t row0, std::int64_t rows, std::int64_t cols, T* out);
 
 /// grad[first_position + row mod seq] += dout[row], rows in ascending order.
 template <class T>

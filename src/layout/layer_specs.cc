@@ -41,6 +41,7 @@ std::vector<ParameterSpec> bias_specs(const LinearSpec& spec) {
         {m.out}, {{{output_axis(spec.orientation)}, m.parts}}, spec.expert_ranks, spec.expert_rank};
     specs.push_back(vector_spec(m.name + ".bias", layout, Init::Kind::kZeros));
     specs.back().expert = spec.expert;
+    specs.back().rows_over_x = spec.rows_over_x && spec.orientation == Orientation::kTransposed;
   }
   return specs;
 }
@@ -56,6 +57,7 @@ std::vector<ParameterSpec> norm_parameters(const NormSpec& spec) {
   const TensorLayout layout{{spec.width}, {{{Axis::kY}, 0}}};
   std::vector<ParameterSpec> specs{vector_spec(spec.name + ".weight", layout, Init::Kind::kOnes)};
   if (spec.bias) specs.push_back(vector_spec(spec.name + ".bias", layout, Init::Kind::kZeros));
+  for (ParameterSpec& p : specs) p.rows_over_x = spec.rows_over_x;
   return specs;
 }
 

@@ -36,6 +36,9 @@ struct LinearSpec {
   float init_std = 0.02f;
   int expert = -1;  ///< Of a linear of an expert: which; it is with one rank of an ExpertGrid.
   int expert_ranks = 1, expert_rank = 0;
+  /// The residual stream beside it is cut over x by rows (parallel/stream_rows.h): a transposed
+  /// one's output, the gradient of a normal one's input.
+  bool rows_over_x = false;
 };
 
 /// The product that scores a token for each expert, [experts, hidden]: hidden over y, experts
@@ -52,6 +55,7 @@ struct NormSpec {
   bool centred = true;     ///< LayerNorm; false: RMSNorm.
   bool bias = true;
   float eps = 1e-5f;
+  bool rows_over_x = false;  ///< As in LinearSpec.
 };
 
 /// RMSNorm of attention's queries and keys, whose heads are split over x: of each head by itself,
@@ -69,6 +73,7 @@ struct EmbeddingSpec {
   std::int64_t hidden = 0;     ///< Split over y.
   std::int64_t positions = 0;  ///< Rows of learned positions.
   float init_std = 0.02f;
+  bool rows_over_x = false;  ///< As in LinearSpec: its output.
 };
 
 /// The weights of a linear, [out, in] each, and its biases (none without), in the order of members.

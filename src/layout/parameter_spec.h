@@ -25,6 +25,8 @@ struct ParameterSpec {
   Init init;
   ParameterRole role = ParameterRole::kLinear;
   int expert = -1;  ///< Which of its layer's experts it belongs to; -1: none.
+  /// Its gradient on each x is that of the rank's rows alone: the sum over x is still to come.
+  bool rows_over_x = false;
 };
 
 }  // namespace fourfold

@@ -32,6 +32,8 @@ class Attention {
   /// x [rows, hidden of this rank] → the same shape, without the projection's bias, which the
   /// residual's kernel adds.
   Async<at::Tensor> forward(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const;
+  /// Whether restore() needs x.
+  static bool needs_input(const Saved& saved) { return !saved.qkv.defined(); }
   /// Computes again what `saved` lacks.
   Async<void> restore(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const;
   /// The last part of forward.

@@ -6,15 +6,23 @@
 namespace fourfold {
 
 Block::Block(const ParallelContext& context, const ModelSpec& spec, const BlockLayers& layers,
-             int index, const MoeOptions& moe)
+             int index, const MoeOptions& moe, bool keeps_whole)
     : context_(context),
       index_(index),
       hidden_(spec.hidden),
       dropout_(static_cast<float>(spec.dropout)),
+      stream_(context, layers.attention_norm.rows_over_x),
+      keeps_whole_(keeps_whole),
       attention_norm_(context, layers.attention_norm),
       attention_(context, spec, layers, index),
       mlp_norm_(context, layers.mlp_norm),
       mlp_(context, spec, layers, index, moe) {}
+
+Async<at::Tensor> Block::whole(at::Tensor& rows, const MicroBatch& batch) const {
+  const at::Tensor all = co_await stream_.gather(rows, batch.rows());
+  if (keeps_whole_) rows = all;
+  co_return all;
+}
 
 ParameterUnit Block::unit() {
   ParameterUnit unit;
@@ -34,14 +42,15 @@ at::Tensor Block::add_residual(const at::Tensor& in, const VectorBlock* bias,
   with_type(context_.compute, [&]<class T>(T) {
     kernels::residual_dropout_forward(
         elements<T>(in), bias ? bias->values() : nullptr, elements<T>(residual), elements<T>(out),
-        in.size(0), in.size(1), hidden_dropout(context_, batch, dropout_, hidden_, place));
+        in.size(0), in.size(1), hidden_dropout(context_, stream_, batch, dropout_, hidden_, place));
   });
   return out;
 }
 
 at::Tensor Block::residual_backward(const at::Tensor& d_output, VectorBlock* bias,
                                     const MicroBatch& batch, std::uint32_t place) const {
-  const kernels::DropoutSpec spec = hidden_dropout(context_, batch, dropout_, hidden_, place);
+  const kernels::DropoutSpec spec =
+      hidden_dropout(context_, stream_, batch, dropout_, hidden_, place);
   float* d_bias = bias ? bias->gradient() : nullptr;
   // Without dropout the gradient passes as it is: nothing is copied.
   const at::Tensor d_in = spec.p == 0 ? d_output : empty_tensor(d_output.sizes(), context_.compute);
@@ -57,21 +66,23 @@ at::Tensor Block::residual_backward(const at::Tensor& d_output, VectorBlock* bia
 Async<at::Tensor> Block::forward(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const {
   saved.input = x;
   saved.attention_input = co_await attention_norm_.forward(x, saved.attention_statistics);
-  const at::Tensor attended =
-      co_await attention_.forward(saved.attention_input, batch, saved.attention);
+  const at::Tensor attention_input = co_await whole(saved.attention_input, batch);
+  const at::Tensor attended = co_await attention_.forward(attention_input, batch, saved.attention);
   saved.middle = add_residual(attended, attention_.projection().bias(), x, batch,
                               attention_dropout_place(index_));
   saved.mlp_input = co_await mlp_norm_.forward(saved.middle, saved.mlp_statistics);
-  const at::Tensor out = co_await mlp_.forward(saved.mlp_input, batch, saved.mlp);
+  const at::Tensor mlp_input = co_await whole(saved.mlp_input, batch);
+  const at::Tensor out = co_await mlp_.forward(mlp_input, batch, saved.mlp);
   co_return add_residual(out, mlp_.bias(), saved.middle, batch, mlp_dropout_place(index_));
 }
 
 void Block::Saved::keep(const KeptActivations& kept) {
   auto let_go = [](auto&... tensors) { (tensors.reset(), ...); };
   if (!kept.qkv) let_go(attention.qkv, attention.qk_norm.input);
-  if (!kept.attention) let_go(attention_input, attention.output, attention.log_sum_exp);
+  if (!kept.attention_input) let_go(attention_input);
+  if (!kept.attention) let_go(attention.output, attention.log_sum_exp);
   if (!kept.middle) let_go(middle);
-  if (!kept.mlp) let_go(mlp_input);
+  if (!kept.mlp_input) let_go(mlp_input);
   mlp.keep(kept);
 }
 
@@ -79,7 +90,9 @@ Async<void> Block::restore(const MicroBatch& batch, Saved& saved) const {
   if (!saved.attention_input.defined()) {
     saved.attention_input = attention_norm_.apply(saved.input, saved.attention_statistics);
   }
-  co_await attention_.restore(saved.attention_input, batch, saved.attention);
+  at::Tensor input = saved.attention_input;
+  if (Attention::needs_input(saved.attention)) input = co_await whole(saved.attention_input, batch);
+  co_await attention_.restore(input, batch, saved.attention);
   if (!saved.middle.defined()) {
     const at::Tensor attended = co_await attention_.project(saved.attention);
     saved.middle = add_residual(attended, attention_.projection().bias(), saved.input, batch,
@@ -88,16 +101,21 @@ Async<void> Block::restore(const MicroBatch& batch, Saved& saved) const {
   if (!saved.mlp_input.defined()) {
     saved.mlp_input = mlp_norm_.apply(saved.middle, saved.mlp_statistics);
   }
-  co_await mlp_.restore(saved.mlp_input, saved.mlp);
+  input = saved.mlp_input;
+  if (mlp_.needs_input(saved.mlp)) input = co_await whole(saved.mlp_input, batch);
+  co_await mlp_.restore(input, saved.mlp);
 }
 
 Async<at::Tensor> Block::backward(const at::Tensor& d_output, const MicroBatch& batch,
                                   const Saved& saved) {
-  const at::Tensor d_mlp =
-      residual_backward(d_output, mlp_.bias(), batch, mlp_dropout_place(index_));
-  const at::Tensor d_mlp_input = co_await mlp_.backward(saved.mlp_input, d_mlp, batch, saved.mlp);
-  const at::Tensor d_middle =
-      co_await mlp_norm_.backward(d_mlp_input, saved.middle, saved.mlp_statistics, d_output);
+  at::Tensor d_middle;
+  {
+    const at::Tensor d_mlp =
+        residual_backward(d_output, mlp_.bias(), batch, mlp_dropout_place(index_));
+    const at::Tensor d_mlp_input = co_await mlp_.backward(saved.mlp_input, d_mlp, batch, saved.mlp);
+    d_middle =
+        co_await mlp_norm_.backward(d_mlp_input, saved.middle, saved.mlp_statistics, d_output);
+  }
   const at::Tensor d_attended = residual_backward(d_middle, attention_.projection().bias(), batch,
                                                   attention_dropout_place(index_));
   const at::Tensor d_attention_input =

@@ -4,7 +4,7 @@
 #include "kernels/dropout.h"
 #include "layout/region.h"
 #include "model/micro_batch.h"
-#include "parallel/context.h"
+#include "parallel/stream_rows.h"
 
 namespace fourfold {
 
@@ -17,9 +17,11 @@ inline std::uint32_t mlp_dropout_place(int block) {
   return static_cast<std::uint32_t>(2 + 2 * block);
 }
 
-/// The mask of one place for the rows of a micro-batch; `hidden` is global and split over y.
-inline kernels::DropoutSpec hidden_dropout(const ParallelContext& context, const MicroBatch& batch,
-                                           float p, std::int64_t hidden, std::uint32_t place) {
+/// The mask of one place for this rank's rows of a micro-batch; `hidden` is global and split over
+/// y.
+inline kernels::DropoutSpec hidden_dropout(const ParallelContext& context, const StreamRows& rows,
+                                           const MicroBatch& batch, float p, std::int64_t hidden,
+                                           std::uint32_t place) {
   kernels::DropoutSpec spec;
   spec.p = batch.dropout ? p : 0;
   spec.key = philox_key(context.seed, RandomPurpose::kHiddenDropout);
@@ -27,6 +29,7 @@ inline kernels::DropoutSpec hidden_dropout(const ParallelContext& context, const
   spec.layer = place;
   spec.samples = batch.samples.data();
   spec.seq = batch.seq;
+  spec.row0 = rows.own(batch.rows()).begin;
   spec.col0 = split_range(hidden, context.size(Axis::kY), context.coords().y).begin;
   return spec;
 }

@@ -20,6 +20,8 @@ class Mlp {
   /// x [rows, hidden of this rank] → the same shape, without the down projection's bias, which the
   /// residual's kernel adds.
   Async<at::Tensor> forward(const at::Tensor& x, Saved& saved) const;
+  /// Whether restore() needs x.
+  static bool needs_input(const Saved& saved) { return !saved.up.defined(); }
   /// Computes again what `saved` lacks.
   Async<void> restore(const at::Tensor& x, Saved& saved) const;
   Async<at::Tensor> backward(const at::Tensor& x, const at::Tensor& d_output, const Saved& saved);

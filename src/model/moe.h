@@ -44,6 +44,11 @@ class Moe {
 
   /// x [rows, hidden of this rank] → the same shape, whole, with all biases.
   Async<at::Tensor> forward(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const;
+  /// Whether restore() needs x.
+  bool needs_input(const Saved& saved) const {
+    return !saved.chunks.front().input.defined() ||
+           (shared_ && SharedExperts::needs_input(saved.shared));
+  }
   /// Computes again what `saved` lacks.
   Async<void> restore(const at::Tensor& x, Saved& saved) const;
   Async<at::Tensor> backward(const at::Tensor& x, const at::Tensor& d_output,

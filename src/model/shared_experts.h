@@ -23,6 +23,8 @@ class SharedExperts {
 
   /// x [rows, hidden of this rank] → the same shape, with the bias.
   Async<at::Tensor> forward(const at::Tensor& x, Saved& saved) const;
+  /// Whether restore() needs x.
+  static bool needs_input(const Saved& saved) { return Mlp::needs_input(saved.mlp); }
   /// Computes again what `saved` lacks of the MLP.
   Async<void> restore(const at::Tensor& x, Saved& saved) const {
     return mlp_.restore(x, saved.mlp);

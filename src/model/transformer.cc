@@ -12,25 +12,27 @@
 namespace fourfold {
 Transformer::Transformer(const ParallelContext& context, const ModelSpec& spec,
                          const TransformerOptions& options)
-    : Transformer(
-          context, spec, options,
-          model_layers(spec, context.shape().shape(), options.head_layout, options.moe.experts)) {}
+    : Transformer(context, spec, options,
+                  model_layers(spec, context.shape().shape(), options.head_layout,
+                               options.moe.experts, options.sequence_parallel)) {}
 
 Transformer::Transformer(const ParallelContext& context, const ModelSpec& spec,
                          const TransformerOptions& options, const ModelLayers& layers)
     : context_(context),
       spec_(spec),
       options_(options),
+      stream_(context, layers.rows_over_x),
       embedding_(context, layers.embedding),
       final_norm_(context, layers.final_norm) {
   for (int i = 0; i < spec.layers; ++i) {
-    blocks_.push_back(std::make_unique<Block>(context, spec, layers.blocks[i], i, options.moe));
+    blocks_.push_back(std::make_unique<Block>(context, spec, layers.blocks[i], i, options.moe,
+                                              !options.sp_regather));
   }
   if (layers.head) {
     head_ = std::make_unique<WeightBlock>(context, std::vector<ParameterSpec>{*layers.head});
   }
   loss_ = std::make_unique<VocabLoss>(context, head_ ? *head_ : embedding_.table(),
-                                      layers.head_layout, spec.tie_embeddings);
+                                      layers.head_layout, spec.tie_embeddings, stream_);
   collect_units();
   for (const ParameterUnit& unit : units_) unit.refresh_vectors();
 }
@@ -55,8 +57,9 @@ void Transformer::enter(const ParameterUnit& unit) const {
 
 Async<at::Tensor> Transformer::embed(const MicroBatch& batch, std::int64_t first_position) const {
   const at::Tensor hidden = co_await embedding_.forward(batch.tokens, batch.seq, first_position);
-  const kernels::DropoutSpec dropout = hidden_dropout(
-      context_, batch, static_cast<float>(spec_.dropout), spec_.hidden, embedding_dropout_place());
+  const kernels::DropoutSpec dropout =
+      hidden_dropout(context_, stream_, batch, static_cast<float>(spec_.dropout), spec_.hidden,
+                     embedding_dropout_place());
   if (dropout.p == 0) co_return hidden;
   with_type(context_.compute, [&]<class T>(T) {
     kernels::residual_dropout_forward<T>(elements<T>(hidden), nullptr, nullptr, elements<T>(hidden),
@@ -65,16 +68,17 @@ Async<at::Tensor> Transformer::embed(const MicroBatch& batch, std::int64_t first
   co_return hidden;
 }
 
-void Transformer::embed_backward(const MicroBatch& batch, const at::Tensor& d_hidden) {
-  const kernels::DropoutSpec dropout = hidden_dropout(
-      context_, batch, static_cast<float>(spec_.dropout), spec_.hidden, embedding_dropout_place());
+Async<void> Transformer::embed_backward(const MicroBatch& batch, const at::Tensor& d_hidden) {
+  const kernels::DropoutSpec dropout =
+      hidden_dropout(context_, stream_, batch, static_cast<float>(spec_.dropout), spec_.hidden,
+                     embedding_dropout_place());
   if (dropout.p > 0) {
     with_type(context_.compute, [&]<class T>(T) {
       kernels::residual_dropout_backward<T>(elements<T>(d_hidden), elements<T>(d_hidden), nullptr,
                                             d_hidden.size(0), d_hidden.size(1), dropout);
     });
   }
-  embedding_.backward(batch.tokens, batch.seq, d_hidden);
+  co_await embedding_.backward(batch.tokens, batch.seq, d_hidden);
 }
 
 int Transformer::slices_of(const MicroBatch& batch) const {
@@ -118,7 +122,7 @@ Async<double> Transformer::pass(const MicroBatch& batch, float scale, Passed pas
     saved[i] = {};
     past(units_[i + 1]);
   }
-  embed_backward(batch, gradient);
+  co_await embed_backward(batch, gradient);
   past(units_.front());
   co_return loss;
 }
@@ -129,11 +133,7 @@ Async<at::Tensor> Transformer::head_forward_backward(const at::Tensor& hidden,
   enter(units_.back());
   Norm4D::Statistics statistics;
   const at::Tensor normed = co_await final_norm_.forward(hidden, statistics);
-  VocabLoss::Result loss;
-  {
-    const TimedSpan span = context_.timed("head and loss");
-    loss = loss_->forward_backward(normed, batch.targets, scale);
-  }
+  const VocabLoss::Result loss = co_await loss_->forward_backward(normed, batch.targets, scale);
   loss_sum = loss.loss_sum;
   co_return co_await final_norm_.backward(loss.d_hidden, hidden, statistics, {});
 }
@@ -152,7 +152,7 @@ Async<double> Transformer::pass_forward(const MicroBatch& batch) const {
   enter(units_.back());
   Norm4D::Statistics unused;
   const at::Tensor normed = co_await final_norm_.forward(hidden, unused);
-  co_return loss_->forward(normed, batch.targets);
+  co_return co_await loss_->forward(normed, batch.targets);
 }
 
 at::Tensor Transformer::decode(const MicroBatch& batch, std::vector<KvCache>& caches) const {
@@ -162,6 +162,7 @@ at::Tensor Transformer::decode(const MicroBatch& batch, std::vector<KvCache>& ca
 Async<at::Tensor> Transformer::pass_decode(const MicroBatch& batch,
                                            std::vector<KvCache>& caches) const {
   FF_CHECK(caches.size() == blocks_.size(), "{} caches", caches.size());
+  FF_CHECK(!stream_.cut(), "a cut stream of {} x", context_.size(Axis::kX));
   at::Tensor hidden = co_await embed(batch, caches.front().length);
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     hidden = co_await blocks_[i]->decode(hidden, batch, caches[i]);

@@ -16,6 +16,8 @@ struct TransformerOptions {
   /// Of each block, what backward need not compute again; empty: all is kept.
   std::vector<KeptActivations> kept;
   MoeOptions moe;
+  bool sequence_parallel = false;  ///< The residual stream is cut over x by rows.
+  bool sp_regather = true;         ///< Its normed rows are gathered again in backward.
 };
 
 /// A decoder-only transformer on the grid: embedding, blocks, final norm, head. The GPT-2 and Llama
@@ -58,7 +60,7 @@ class Transformer {
   Async<double> pass_forward(const MicroBatch& batch) const;
   Async<at::Tensor> pass_decode(const MicroBatch& batch, std::vector<KvCache>& caches) const;
   Async<at::Tensor> embed(const MicroBatch& batch, std::int64_t first_position) const;
-  void embed_backward(const MicroBatch& batch, const at::Tensor& d_hidden);
+  Async<void> embed_backward(const MicroBatch& batch, const at::Tensor& d_hidden);
   /// From the last block's output to its gradient.
   Async<at::Tensor> head_forward_backward(const at::Tensor& hidden, const MicroBatch& batch,
                                           float scale, double& loss_sum);
@@ -72,6 +74,7 @@ class Transformer {
   const ParallelContext& context_;
   ModelSpec spec_;
   TransformerOptions options_;
+  StreamRows stream_;
   Embedding4D embedding_;
   std::vector<std::unique_ptr<Block>> blocks_;
   Norm4D final_norm_;

@@ -27,14 +27,25 @@ void GradientSync::start_ready(Lane lane) {
   }
 }
 
-void GradientSync::start(std::span<Parameter* const> parameters, Lane lane) {
+void GradientSync::sum_over_x(std::span<Parameter* const> parameters) {
+  std::vector<Parameter*> of_own_rows;
   for (Parameter* p : parameters) {
+    if (p->spec.rows_over_x) of_own_rows.push_back(p);
     const int parts = p->spec.layout.dims[0].parts;
     if (parts == 0) continue;
     context_.grid.sharers_of_x(parts)
         .all_reduce(buffer_of(p->gradient), ReduceOp::kSum)
         .wait_stream();
   }
+  if (of_own_rows.empty()) return;
+  const Bucket bucket(context_.grid.group({Axis::kData}), std::move(of_own_rows));
+  const at::Tensor packed = bucket.pack(&Parameter::gradient);
+  context_.grid.group({Axis::kX}).all_reduce(buffer_of(packed), ReduceOp::kSum).wait_stream();
+  bucket.unpack(packed, &Parameter::gradient);
+}
+
+void GradientSync::start(std::span<Parameter* const> parameters, Lane lane) {
+  sum_over_x(parameters);
   for (const Replicated& set : by_replicas(context_, parameters)) {
     if (set.replicas->size() > 1) start_sums(set, lane);
   }

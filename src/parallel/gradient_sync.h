@@ -15,9 +15,10 @@ namespace fourfold {
 
 /// Sums the stored gradients (already summed over z by the scheduler) of a step's last backward
 /// over data (experts': over their replicas), and over the x ranks that share a part of a key/value
-/// weight, unit by unit as the backward goes on. With ZeRO-1 the sum over data is a reduce-scatter:
-/// only Parameter::updated_gradient() holds it afterwards. Small parameters of a unit are packed
-/// into one operation; neither that nor the order of units changes a bit.
+/// weight or the rows of the residual stream, unit by unit as the backward goes on. With ZeRO-1 the
+/// sum over data is a reduce-scatter: only Parameter::updated_gradient() holds it afterwards. Small
+/// parameters of a unit are packed into one operation; neither that nor the order of units changes
+/// a bit.
 class GradientSync {
  public:
   /// Both outlive this. The scheduler's options say whether sums run behind the backward.
@@ -50,6 +51,7 @@ class GradientSync {
   };
 
   void start_ready(Lane lane);
+  void sum_over_x(std::span<Parameter* const> parameters);
   void start_sums(const Replicated& set, Lane lane);
   /// Of a large one.
   void start_sum(Communicator& replicas, const Parameter& p, Lane lane, Sum& sum,

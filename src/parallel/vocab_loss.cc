@@ -26,10 +26,11 @@ std::vector<float> row_scales(const at::Tensor& targets, float scale) {
 }  // namespace
 
 VocabLoss::VocabLoss(const ParallelContext& context, WeightBlock& weights, HeadLayout layout,
-                     bool tied)
+                     bool tied, const StreamRows& stream)
     : context_(context),
       weights_(weights),
       layout_(layout),
+      stream_(stream),
       exchanges_(tied && layout == HeadLayout::kGatherHidden),
       vocab_(weights.parameters().front().spec.layout.shape[0]),
       hidden_(weights.parameters().front().spec.layout.shape[1]),
@@ -115,6 +116,7 @@ double VocabLoss::run_chunks(const at::Tensor& operand, const at::Tensor& target
                              const at::Tensor& d_operand,
                              const WeightBlock::GradientTarget& target) {
   const std::int64_t rows = operand.size(0), chunk = rows_per_chunk();
+  const TimedSpan span = context_.timed("head and loss");
   const at::Tensor w = weight();
   double loss_sum = 0;
   for (std::int64_t begin = 0; begin < rows; begin += chunk) {
@@ -137,24 +139,25 @@ double VocabLoss::run_chunks(const at::Tensor& operand, const at::Tensor& target
   return loss_sum;
 }
 
-VocabLoss::Result VocabLoss::forward_backward(const at::Tensor& hidden, const at::Tensor& targets,
-                                              float scale) {
-  const at::Tensor in = operand(hidden);
+Async<VocabLoss::Result> VocabLoss::forward_backward(const at::Tensor& hidden,
+                                                     const at::Tensor& targets, float scale) {
+  const at::Tensor whole = co_await stream_.gather(hidden, targets.numel());
+  const at::Tensor in = operand(whole);
   const at::Tensor d_in = empty_tensor(in.sizes(), context_.compute);
   const WeightBlock::GradientTarget target = gradient_target();
   Result result;
   result.loss_sum = run_chunks(in, targets, scale, d_in, target);
   add_gradient(target);
   // Each rank's vocabulary gave a part of the gradient: summed over y where y splits it, then x.
-  result.d_hidden = gathers() ? scatter_columns(context_, d_in) : d_in;
-  context_.grid.group({Axis::kX})
-      .all_reduce(buffer_of(result.d_hidden), ReduceOp::kSum)
-      .wait_stream();
-  return result;
+  const at::Tensor partial = gathers() ? scatter_columns(context_, d_in) : d_in;
+  result.d_hidden = co_await stream_.sum(partial);
+  co_return result;
 }
 
-double VocabLoss::forward(const at::Tensor& hidden, const at::Tensor& targets) const {
-  const at::Tensor in = operand(hidden), w = weight();
+Async<double> VocabLoss::forward(const at::Tensor& hidden, const at::Tensor& targets) const {
+  const at::Tensor whole = co_await stream_.gather(hidden, targets.numel());
+  const at::Tensor in = operand(whole);
+  const at::Tensor w = weight();
   const std::int64_t rows = in.size(0), chunk = rows_per_chunk();
   double sum = 0;
   for (std::int64_t begin = 0; begin < rows; begin += chunk) {
@@ -163,7 +166,7 @@ double VocabLoss::forward(const at::Tensor& hidden, const at::Tensor& targets) c
     const at::Tensor logits = chunk_logits(rows_of(in, begin, end), w);
     sum += loss_of(reduce_rows(logits, part_targets), part_targets);
   }
-  return sum;
+  co_return sum;
 }
 
 at::Tensor VocabLoss::logits(const at::Tensor& hidden) const {

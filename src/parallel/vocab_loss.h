@@ -1,5 +1,7 @@
 #pragma once
 
+#include "base/async.h"
+#include "parallel/stream_rows.h"
 #include "parallel/weight_block.h"
 #include "policy/head_layout.h"
 
@@ -14,18 +16,19 @@ class VocabLoss {
  public:
   /// `weights` [vocab, hidden] outlives this. Tied ones are the embedding's table, vocabulary over
   /// x and hidden over y whatever the layout; the head's own are laid out by model_layers().
-  VocabLoss(const ParallelContext& context, WeightBlock& weights, HeadLayout layout, bool tied);
+  VocabLoss(const ParallelContext& context, WeightBlock& weights, HeadLayout layout, bool tied,
+            const StreamRows& stream);
 
   /// What training gets from the rows of one micro-batch.
   struct Result {
     double loss_sum = 0;  ///< Sum over rows of -log p(target): the same on all x and y.
-    at::Tensor d_hidden;  ///< Gradient of scale · loss_sum, reduced.
+    at::Tensor d_hidden;  ///< Gradient of scale · loss_sum by `hidden`, reduced.
   };
-  /// hidden [rows, hidden of this rank], targets int64 [rows]; rows with a negative target count
-  /// for nothing. Adds the weight's gradient.
-  Result forward_backward(const at::Tensor& hidden, const at::Tensor& targets, float scale);
+  /// hidden [rows of this rank, hidden of this rank], targets int64 [rows]; rows with a negative
+  /// target count for nothing. Adds the weight's gradient.
+  Async<Result> forward_backward(const at::Tensor& hidden, const at::Tensor& targets, float scale);
   /// The loss sum alone.
-  double forward(const at::Tensor& hidden, const at::Tensor& targets) const;
+  Async<double> forward(const at::Tensor& hidden, const at::Tensor& targets) const;
   /// Logits [rows, vocabulary of this rank]: for generation, few rows at a time.
   at::Tensor logits(const at::Tensor& hidden) const;
   /// The part of the vocabulary that this rank computes.
@@ -54,6 +57,7 @@ class VocabLoss {
   const ParallelContext& context_;
   WeightBlock& weights_;
   HeadLayout layout_;
+  StreamRows stream_;
   bool exchanges_;               ///< Tied weights in the gathered layout.
   std::int64_t vocab_, hidden_;  ///< Global.
   Range vocabulary_;

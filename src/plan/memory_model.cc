@@ -30,7 +30,9 @@ class MemoryModel {
         kept_(kept_by_block(run)),
         compute_(run.train.precision == Precision::kBf16 ? 2 : 4),
         rows_(run.train.micro_batch * run.train.seq_len),
-        slices_(std::min<std::int64_t>(run.overlap.slices, run.train.micro_batch)) {
+        stream_rows_(split_range(rows_, layers_.rows_over_x ? grid_.shape().x : 1, 0).size()),
+        slices_(std::min<std::int64_t>(run.overlap.slices, run.train.micro_batch)),
+        regathers_(layers_.rows_over_x && run.overlap.sp_regather) {
     if (run.model.moe.experts > 0) expert_rows_ = expert_rows(run, grid_, at, load);
   }
 
@@ -84,12 +86,13 @@ class MemoryModel {
 
   std::int64_t hidden() const { return block_of(layers_.blocks.front().qkv).cols; }
   std::int64_t statistics() const {
-    return rows_ * kF32 * (layers_.blocks.front().attention_norm.centred ? 2 : 1);
+    return stream_rows_ * kF32 * (layers_.blocks.front().attention_norm.centred ? 2 : 1);
   }
 
   /// What one block keeps, and what it would keep without recompute.
   std::int64_t block_activations(const BlockLayers& block, const KeptActivations& kept) const {
-    const std::int64_t residual = rows_ * hidden() * compute_;
+    const std::int64_t residual = stream_rows_ * hidden() * compute_;
+    const std::int64_t input = (regathers_ ? stream_rows_ : rows_) * hidden() * compute_;
     const std::int64_t qkv = rows_ * block_of(block.qkv).rows * compute_;
     const std::int64_t attention = rows_ * block_of(block.projection).cols * compute_;
     const std::int64_t log_sum_exp =
@@ -97,9 +100,10 @@ class MemoryModel {
     std::int64_t bytes = residual + 2 * statistics();
     if (kept.qkv) bytes += qkv;
     if (block.qk_norm) bytes += qk_norm(block, kept);
-    if (kept.attention) bytes += residual + attention + log_sum_exp;
+    if (kept.attention_input) bytes += input;
+    if (kept.attention) bytes += attention + log_sum_exp;
     if (kept.middle) bytes += residual;
-    if (kept.mlp) bytes += residual;
+    if (kept.mlp_input) bytes += input;
     if (block.moe) return bytes + moe(block, rows_, expert_rows_).kept(kept);
     if (kept.up) bytes += rows_ * block_of(block.up).rows * compute_;
     if (kept.mlp) bytes += rows_ * block_of(block.down).cols * compute_;
@@ -181,8 +185,10 @@ class MemoryModel {
     const std::int64_t chunk = std::min(
         rows, logits_chunk_rows(grid_.shape(), layers_.head_layout, run_.model.vocab, compute_));
     // Hidden states: before the norm, after it, its gradient; gathered ones where they are.
-    parts.working += rows_ * hidden() * compute_ + 2 * rows * hidden() * compute_;
+    parts.working += stream_rows_ * hidden() * compute_ + 2 * rows * hidden() * compute_;
     if (spread) parts.working += 2 * rows * whole * compute_;
+    // Of a cut stream the normed rows are there whole, and so is their gradient.
+    if (layers_.rows_over_x) parts.working += stream_rows_ / slices_ * hidden() * compute_;
     parts.working += chunk * (head.rows * compute_ + 3 * kF32);
     parts.working += std::max({packed_forward(chunk, head), packed_input_gradient(chunk, head),
                                packed_weight_gradient(chunk, head)});
@@ -191,29 +197,53 @@ class MemoryModel {
   void add_backward(const BlockLayers& block, const KeptActivations& kept, bool last,
                     MemoryParts& parts) const {
     parts.activations += block_activations(block, {}) - block_activations(block, kept);
-    const std::int64_t residual = rows_ / slices_ * hidden() * compute_;
+    // The block's output and its gradient, and with dropout another one before it.
+    parts.working += stream_rows_ * hidden() * compute_ + stream_bytes();
+    if (run_.model.dropout > 0) parts.working += stream_bytes();
+    parts.working += std::max(block.moe ? experts_backward(block) : mlp_backward(block),
+                              attention_backward(block));
     if (block.moe) {
       const MoeMemory experts = moe(block, rows_ / slices_, expert_rows_ / slices_);
-      parts.working += rows_ * hidden() * compute_ + 2 * residual + experts.backward();
       parts.gathered += experts.gathered();
       parts.scattering += experts.scattering();
-      if (run_.model.dropout > 0) parts.working += residual;
-      if (gathers()) add_moving(parts, block, last);
-      return;
     }
-    const std::int64_t up = rows_ / slices_ * block_of(block.up).rows * compute_;
-    const std::int64_t activated = rows_ / slices_ * block_of(block.down).cols * compute_;
-    // The block's output and its gradient; that of the activation, of what it was made of, of the
-    // MLP's input; with dropout a gradient of its own before it.
-    parts.working += rows_ * hidden() * compute_ + 2 * residual + activated + up;
-    if (run_.model.dropout > 0) parts.working += residual;
-    // dW goes before dI where nothing is summed over x, and the input's gradient is not there yet.
-    const Block matrix = block_of(block.up);
-    const std::int64_t tokens = rows_ / slices_;
-    const std::int64_t product = rounded_gradient(matrix) + packed_weight_gradient(tokens, matrix);
-    parts.working += std::max(grid_.shape().x == 1 ? product - residual : product,
-                              packed_input_gradient(tokens, matrix));
     if (gathers()) add_moving(parts, block, last);
+  }
+
+  // Of the rows of a slice, all and those of the stream, as wide as the residual stream is here.
+  std::int64_t whole_bytes() const { return rows_ / slices_ * hidden() * compute_; }
+  std::int64_t stream_bytes() const { return stream_rows_ / slices_ * hidden() * compute_; }
+
+  /// What backward of a normal layer holds: the gradient of its input, of a cut stream before its
+  /// sum too, and the input where it is gathered.
+  std::int64_t normal_backward(const LinearSpec& linear) const {
+    const Block matrix = block_of(linear);
+    const std::int64_t tokens = rows_ / slices_;
+    std::int64_t bytes = whole_bytes();
+    if (layers_.rows_over_x) bytes += stream_bytes();
+    if (regathers_) bytes += whole_bytes();
+    // dW goes before dI where nothing is summed over x, and the input's gradient is not there yet.
+    const std::int64_t product = rounded_gradient(matrix) + packed_weight_gradient(tokens, matrix);
+    return bytes + std::max(grid_.shape().x == 1 ? product - whole_bytes() : product,
+                            packed_input_gradient(tokens, matrix));
+  }
+  /// With the gradients of the activation and of what it was made of.
+  std::int64_t mlp_backward(const BlockLayers& block) const {
+    const std::int64_t widths = block_of(block.up).rows + block_of(block.down).cols;
+    return rows_ / slices_ * widths * compute_ + normal_backward(block.up);
+  }
+  std::int64_t experts_backward(const BlockLayers& block) const {
+    std::int64_t bytes = moe(block, rows_ / slices_, expert_rows_ / slices_).backward();
+    bytes += whole_bytes();  // The gradient of the input; of a cut stream that of the output too.
+    if (layers_.rows_over_x) bytes += whole_bytes();
+    if (regathers_) bytes += whole_bytes();
+    return bytes;
+  }
+  /// With the gradients of the residual stream before the MLP, of the heads' outputs and of their
+  /// queries, keys and values.
+  std::int64_t attention_backward(const BlockLayers& block) const {
+    const std::int64_t widths = block_of(block.projection).cols + block_of(block.qkv).rows;
+    return stream_bytes() + rows_ / slices_ * widths * compute_ + normal_backward(block.qkv);
   }
 
   /// Weights and gradients over z while the block's MLP or experts run backward.
@@ -249,9 +279,11 @@ class MemoryModel {
   const Grid grid_;
   const ModelLayers layers_;
   const std::vector<KeptActivations> kept_;
-  const std::int64_t compute_;  ///< Bytes of an element.
-  const std::int64_t rows_;     ///< Tokens of a micro-batch of this rank.
+  const std::int64_t compute_;      ///< Bytes of an element.
+  const std::int64_t rows_;         ///< Tokens of a micro-batch of this rank.
+  const std::int64_t stream_rows_;  ///< Of these, those of the residual stream.
   const std::int64_t slices_;
+  const bool regathers_;
   std::int64_t expert_rows_ = 0;
 };
 

@@ -48,6 +48,7 @@ MoeMemory::MoeMemory(const RunSpec& run, const Grid& grid, Coords at, const Bloc
       experts_(run.model.moe.experts),
       hidden_(split_range(run.model.hidden, grid.shape().y, at.y).size()),
       activated_(split_range(run.model.moe.ffn, grid.shape().x, at.x).size()),
+      expert_ranks_(block.moe->map.ranks()),
       shared_gate_(block.moe->shared_gate.has_value()),
       shards_(ExpertGrid(grid.shape(), block.moe->map.ranks()).storers() > 1) {
   up_ = activated_ * (run.model.gated() ? 2 : 1);
@@ -68,10 +69,11 @@ std::int64_t MoeMemory::kept(const KeptActivations& kept) const {
 }
 
 std::int64_t MoeMemory::backward() const {
-  // Rows on their way back to the tokens; at the experts the output's gradient and the input's,
-  // those of the activation and of what it was made of.
-  std::int64_t elements =
-      rows_ * top_k_ * hidden_ + expert_rows_ * (2 * hidden_ + activated_ + up_);
+  // Rows on their way back to the tokens, which are the gradient of the experts' input where
+  // nothing travels; at the experts it and the output's gradient, those of the activation and of
+  // what it was made of.
+  const std::int64_t inputs = (expert_ranks_ > 1 ? 2 : 1) * hidden_;
+  std::int64_t elements = rows_ * top_k_ * hidden_ + expert_rows_ * (inputs + activated_ + up_);
   if (shared_up_ > 0) elements += rows_ * hidden_;
   return elements * compute_ + kF32 * (rows_ * top_k_ + expert_rows_);
 }

@@ -39,6 +39,7 @@ class MoeMemory {
   std::int64_t rows_, expert_rows_, top_k_, experts_;
   std::int64_t hidden_, up_, activated_;  ///< Widths of this rank.
   std::int64_t shared_up_ = 0, shared_activated_ = 0;
+  int expert_ranks_;
   bool shared_gate_, shards_;
   std::int64_t elements_ = 0;  ///< Of the matrices of all experts of this rank.
 };

@@ -70,6 +70,18 @@ MoeLayers moe_layers(const ModelSpec& spec, ExpertRanks ranks, int block) {
   return layers;
 }
 
+/// The layers of the residual stream: those of experts take and give whole rows.
+void cut_rows_over_x(ModelLayers& layers) {
+  layers.rows_over_x = true;
+  layers.embedding.rows_over_x = true;
+  for (BlockLayers& block : layers.blocks) {
+    block.attention_norm.rows_over_x = block.mlp_norm.rows_over_x = true;
+    block.qkv.rows_over_x = block.projection.rows_over_x = true;
+    if (!block.moe) block.up.rows_over_x = block.down.rows_over_x = true;
+  }
+  layers.final_norm.rows_over_x = true;
+}
+
 BlockLayers block_layers(const ModelSpec& spec, const GridShape& grid, ExpertRanks experts,
                          int block) {
   const int kv_parts = spec.kv_heads < grid.x ? spec.kv_heads : 0;
@@ -106,11 +118,12 @@ TensorLayout head_weight_layout(const ModelSpec& spec, HeadLayout layout) {
 
 ModelLayers model_layers_of(const RunSpec& run) {
   return model_layers(run.model, run.parallel.grid, head_layout_of(run),
-                      {run.parallel.expert, run.parallel.expert_placement});
+                      {run.parallel.expert, run.parallel.expert_placement},
+                      run.overlap.sequence_parallel);
 }
 
 ModelLayers model_layers(const ModelSpec& spec, const GridShape& grid, HeadLayout head_layout,
-                         ExpertRanks experts) {
+                         ExpertRanks experts, bool sequence_parallel) {
   const auto std = static_cast<float>(spec.init_std);
   ModelLayers layers;
   const bool learned = spec.position == Position::kLearned;
@@ -128,6 +141,7 @@ ModelLayers model_layers(const ModelSpec& spec, const GridShape& grid, HeadLayou
                                 {Init::Kind::kNormal, std},
                                 ParameterRole::kEmbedding};
   }
+  if (sequence_parallel && grid.x > 1) cut_rows_over_x(layers);
   return layers;
 }
 

@@ -56,13 +56,14 @@ struct ModelLayers {
   EmbeddingSpec embedding;
   std::vector<BlockLayers> blocks;
   NormSpec final_norm;
+  bool rows_over_x = false;  ///< The residual stream is cut over x by rows.
   HeadLayout head_layout = HeadLayout::kReduceLogits;
   std::optional<ParameterSpec> head;  ///< None where it is tied to the embedding.
 };
 
 /// `grid` must be one that check_grid() allows.
 ModelLayers model_layers(const ModelSpec& spec, const GridShape& grid, HeadLayout head_layout,
-                         ExpertRanks experts = {});
+                         ExpertRanks experts = {}, bool sequence_parallel = false);
 /// Those of a run on its grid.
 ModelLayers model_layers_of(const RunSpec& run);
 

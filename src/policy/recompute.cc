@@ -4,19 +4,24 @@
 
 namespace fourfold {
 
-KeptActivations kept_activations(Recompute recompute, bool keep_collectives, const GridShape& shape,
-                                 int expert_ranks) {
+KeptActivations kept_activations(Recompute recompute, const OverlapSpec& overlap,
+                                 const GridShape& shape, int expert_ranks) {
   KeptActivations kept;
   if (recompute == Recompute::kNone) return kept;
-  const bool over_x = keep_collectives && shape.x > 1, over_y = keep_collectives && shape.y > 1;
+  const bool keeps = overlap.keep_collectives;
+  const bool over_x = keeps && shape.x > 1, over_y = keeps && shape.y > 1;
+  // Cut ones are made again without a collective; backward gathers them in any case.
+  const bool whole_inputs = over_x && overlap.sequence_parallel && !overlap.sp_regather;
   if (recompute == Recompute::kAttention || recompute == Recompute::kFull) {
+    kept.attention_input = whole_inputs;
     kept.attention = false;
     kept.qkv = over_y;
   }
   if (recompute == Recompute::kMlp || recompute == Recompute::kFull) {
+    kept.mlp_input = whole_inputs;
     kept.mlp = false;
     kept.up = over_y;
-    kept.exchange = keep_collectives && expert_ranks > 1;
+    kept.exchange = keeps && expert_ranks > 1;
   }
   if (recompute == Recompute::kFull) kept.middle = over_x;
   return kept;
@@ -30,8 +35,8 @@ std::vector<KeptActivations> kept_by_block(const RunSpec& run) {
   }
   std::vector<KeptActivations> kept;
   for (const Recompute recompute : blocks) {
-    kept.push_back(kept_activations(recompute, run.overlap.keep_collectives, run.parallel.grid,
-                                    run.parallel.expert));
+    kept.push_back(
+        kept_activations(recompute, run.overlap, run.parallel.grid, run.parallel.expert));
   }
   return kept;
 }

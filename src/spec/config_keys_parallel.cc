@@ -96,7 +96,15 @@ std::vector<ConfigKey> overlap_keys() {
           {.doc = "parts of a micro-batch's samples that pass through the model in turn: the "
                   "collectives of one run while another computes; changes the last bits of results",
            .min = 1}),
-      later_key("overlap.sequence_parallel", false, "residual stream cut over tokens"),
+      key("overlap.sequence_parallel", FF_FIELD(overlap.sequence_parallel),
+          {.doc =
+               "cut the residual stream over x by tokens: norms, dropout and residuals work on "
+               "1/x of them; the sums over x become reduce-scatters and all-gathers; changes the "
+               "last bits of results"}),
+      key("overlap.sp_regather", FF_FIELD(overlap.sp_regather),
+          {.doc =
+               "with sequence_parallel: keep the inputs of products cut from forward to backward, "
+               "which gathers them again behind a product; false: keep them whole"}),
       later_key("overlap.attention_over_y", false, "heads over y too"),
       key("overlap.keep_collectives", FF_FIELD(overlap.keep_collectives),
           {.doc =

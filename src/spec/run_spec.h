@@ -46,6 +46,8 @@ struct OverlapSpec {
   bool data_gather = true;
   int prefetch_depth = 1;  ///< Matrices.
   int slices = 1;
+  bool sequence_parallel = false;  ///< The residual stream is cut over x by rows.
+  bool sp_regather = true;         ///< Gather its normed rows again in backward, keep them cut.
   bool keep_collectives = false;
   int cache_layers = 0;
   WireType grad_dtype = WireType::kFp32;

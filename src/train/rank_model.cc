@@ -67,6 +67,8 @@ TransformerOptions model_options(const RunSpec& run) {
   TransformerOptions options;
   options.head_layout = head_layout_of(run);
   options.kept = kept_by_block(run);
+  options.sequence_parallel = run.overlap.sequence_parallel;
+  options.sp_regather = run.overlap.sp_regather;
   options.moe.experts = {run.parallel.expert, run.parallel.expert_placement};
   options.moe.drop_duplicates = run.parallel.drop_duplicates;
   options.moe.node_first = run.parallel.node_first_exchange;

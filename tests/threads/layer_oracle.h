@@ -84,6 +84,13 @@ inline Range rows_of_rank(const ParallelContext& context, std::int64_t rows) {
   return share(context, rows, {Axis::kZ, Axis::kData});
 }
 
+/// Of these, the rank's rows of a residual stream that is cut over x, or all.
+inline Range stream_rows(const ParallelContext& context, Range rows, bool is_cut) {
+  if (!is_cut) return rows;
+  const Range own = split_range(rows.size(), context.size(Axis::kX), context.coords().x);
+  return {rows.begin + own.begin, rows.begin + own.end};
+}
+
 inline void on_ranks(const GridShape& shape,
                      const std::function<void(const ParallelContext&)>& body) {
   SCOPED_TRACE("grid " + shape.name());

@@ -49,20 +49,27 @@ void check_linear(const GridShape& shape, const LinearSpec& spec) {
     EXPECT_EQ(layer.bias() != nullptr, spec.bias);
     weights.load(layer.weights());
     const Range rows = rows_of_rank(context, kRows);
-    const Region in{{rows, share(context, spec.in, {input_axis(spec.orientation)})}};
-    const at::Tensor x = cut(input.detach(), in), y = run_to_end(layer.forward(x));
+    const Range own = stream_rows(context, rows, spec.rows_over_x);
+    const bool gives_own = spec.orientation == Orientation::kTransposed;
+    const Range features = share(context, spec.in, {input_axis(spec.orientation)});
+    const Region in{{gives_own ? rows : own, features}};
+    const at::Tensor x = cut(input.detach(), {{rows, features}}), y = run_to_end(layer.forward(x));
     std::vector<at::Tensor> parts;
     std::int64_t begin = 0;
     for (std::size_t i = 0; i < spec.members.size(); ++i) {
       const MemberColumns m = columns_of(context, spec, spec.members[i]);
-      const Region out{{rows, m.columns}};
+      const Region out{{gives_own ? own : rows, m.columns}};
       collected.at(spec.members[i].name).add(out, y.narrow(1, begin, m.columns.size()));
       begin += m.columns.size();
       parts.push_back(cut(d_outputs[i], out) * part_of_sharer(m));
     }
     EXPECT_EQ(y.size(1), begin);
     const at::Tensor dy = torch::cat(parts, 1).contiguous();
-    for (int i = 0; i < kBackwards; ++i) d_input.add(in, run_to_end(layer.backward(x, dy)));
+    for (int i = 0; i < kBackwards; ++i) {
+      // Once with the whole input of forward, once with the rows that the rank keeps.
+      const at::Tensor kept = i == 0 ? x : cut(input.detach(), in);
+      d_input.add(in, run_to_end(layer.backward(kept, dy)));
+    }
     weights.collect(context, layer.weights());
   });
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -82,6 +89,17 @@ TEST(Layers4D, LinearTransposed) {
   for (const GridShape& grid : grids()) {
     check_linear(grid,
                  {.members = {{"down", 17, 0}}, .in = 29, .orientation = Orientation::kTransposed});
+  }
+}
+
+TEST(Layers4D, LinearsBesideACutStream) {
+  for (const GridShape& grid : grids()) {
+    check_linear(grid, {.members = {{"up", 29, 0}}, .in = 17, .bias = true, .rows_over_x = true});
+    check_linear(grid, {.members = {{"q", 18, 0}, {"k", 7, 1}}, .in = 11, .rows_over_x = true});
+    check_linear(grid, {.members = {{"down", 17, 0}},
+                        .in = 29,
+                        .orientation = Orientation::kTransposed,
+                        .rows_over_x = true});
   }
 }
 
@@ -106,10 +124,13 @@ TEST(Layers4D, LinearWithFewerRowsThanRanks) {
   }
 }
 
-/// The bias is the caller's: what is put into VectorBlock::gradient() arrives summed over z, data.
+/// The bias is the caller's: what is put into VectorBlock::gradient() arrives summed over z, data,
+/// and beside a cut stream over x.
 TEST(Layers4D, BiasGradientOfTheCaller) {
   for (const GridShape& shape : grids()) {
-    for (const Orientation way : {Orientation::kNormal, Orientation::kTransposed}) {
+    for (const auto& [way, is_cut] :
+         {std::pair(Orientation::kNormal, false), std::pair(Orientation::kTransposed, false),
+          std::pair(Orientation::kTransposed, true)}) {
       constexpr std::int64_t kRows = 13, kOut = 29;
       torch::manual_seed(6);
       Weights weights;
@@ -118,8 +139,11 @@ TEST(Layers4D, BiasGradientOfTheCaller) {
       (torch::zeros({kRows, kOut}) + bias).backward(dy);
       Collected values({kOut});
       on_ranks(shape, [&](const ParallelContext& context) {
-        Linear4D layer(context,
-                       {.members = {{"up", kOut, 0}}, .in = 5, .orientation = way, .bias = true});
+        Linear4D layer(context, {.members = {{"up", kOut, 0}},
+                                 .in = 5,
+                                 .orientation = way,
+                                 .bias = true,
+                                 .rows_over_x = is_cut});
         weights.load(*layer.bias());
         layer.bias()->refresh();
         const Range out = share(context, kOut, {output_axis(way)});
@@ -127,7 +151,8 @@ TEST(Layers4D, BiasGradientOfTheCaller) {
         const at::Tensor held = torch::empty({out.size()});
         std::copy_n(layer.bias()->values(), out.size(), held.data_ptr<float>());
         values.add({{out}}, held);
-        const at::Tensor mine = cut(dy, {{rows_of_rank(context, kRows), out}}).sum(0);
+        const Range rows = stream_rows(context, rows_of_rank(context, kRows), is_cut);
+        const at::Tensor mine = cut(dy, {{rows, out}}).sum(0);
         for (int i = 0; i < kBackwards; ++i) {
           for (std::int64_t c = 0; c < out.size(); ++c) {
             layer.bias()->gradient()[c] += mine.data_ptr<float>()[c];
@@ -165,7 +190,8 @@ void check_norm(const GridShape& shape, const NormSpec& spec, bool with_residual
     Norm4D layer(context, spec);
     weights.load(layer.parameters());
     layer.parameters().refresh();
-    const Region mine{{rows_of_rank(context, kRows), share(context, spec.width, {Axis::kY})}};
+    const Range rows = stream_rows(context, rows_of_rank(context, kRows), spec.rows_over_x);
+    const Region mine{{rows, share(context, spec.width, {Axis::kY})}};
     const at::Tensor in = cut(x.detach(), mine);
     Norm4D::Statistics statistics;
     output.add(mine, run_to_end(layer.forward(in, statistics)));
@@ -186,6 +212,7 @@ TEST(Layers4D, LayerNorm) {
   for (const GridShape& grid : grids()) {
     check_norm(grid, {.name = "norm", .width = 37}, true);
     check_norm(grid, {.name = "norm", .width = 37, .bias = false}, false);
+    check_norm(grid, {.name = "norm", .width = 37, .rows_over_x = true}, true);
   }
 }
 
@@ -200,7 +227,7 @@ TEST(Layers4D, RmsNorm) {
 
 // --- Embedding4D
 
-void check_embedding(const GridShape& shape, bool with_positions) {
+void check_embedding(const GridShape& shape, bool with_positions, bool is_cut) {
   constexpr std::int64_t kSamples = 7, kSeq = 5, kVocab = 31, kHidden = 13, kPositions = 9;
   torch::manual_seed(9);
   Weights weights;
@@ -220,6 +247,7 @@ void check_embedding(const GridShape& shape, bool with_positions) {
   spec.hidden = kHidden;
   if (with_positions) spec.position_name = "positions";
   spec.positions = kPositions;
+  spec.rows_over_x = is_cut;
   Collected output({kSamples * kSeq, kHidden}), shifted({kSamples * kSeq, kHidden});
   on_ranks(shape, [&](const ParallelContext& context) {
     Embedding4D layer(context, spec);
@@ -227,12 +255,14 @@ void check_embedding(const GridShape& shape, bool with_positions) {
     EXPECT_EQ(layer.positions() != nullptr, with_positions);
     if (with_positions) weights.load(*layer.positions());
     const Range samples = rows_of_rank(context, kSamples);
-    const Region mine{
-        {{samples.begin * kSeq, samples.end * kSeq}, share(context, kHidden, {Axis::kY})}};
-    const at::Tensor in = cut(tokens.view({-1}), {{mine.dims[0]}});
+    const Range rows{samples.begin * kSeq, samples.end * kSeq};
+    const Region mine{{stream_rows(context, rows, is_cut), share(context, kHidden, {Axis::kY})}};
+    const at::Tensor in = cut(tokens.view({-1}), {{rows}});
     output.add(mine, run_to_end(layer.forward(in, kSeq)));
     shifted.add(mine, run_to_end(layer.forward(in, kSeq, kPositions - kSeq)));
-    for (int i = 0; i < kBackwards; ++i) layer.backward(in, kSeq, cut(dy, mine));
+    for (int i = 0; i < kBackwards; ++i) {
+      run_to_end(layer.backward(in, kSeq, cut(dy, mine)));
+    }
     weights.collect(context, layer.table());
     if (with_positions) weights.collect(context, *layer.positions());
   });
@@ -243,7 +273,9 @@ void check_embedding(const GridShape& shape, bool with_positions) {
 
 TEST(Layers4D, Embedding) {
   for (const GridShape& grid : grids()) {
-    for (const bool with_positions : {true, false}) check_embedding(grid, with_positions);
+    for (const bool with_positions : {true, false}) {
+      for (const bool is_cut : {true, false}) check_embedding(grid, with_positions, is_cut);
+    }
   }
 }
 

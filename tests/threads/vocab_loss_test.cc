@@ -11,7 +11,8 @@ struct HeadCase {
   HeadLayout layout;
   bool tied;
   std::int64_t rows, vocab, hidden;
-  double spread = 1;  ///< Of the hidden states.
+  double spread = 1;    ///< Of the hidden states.
+  bool is_cut = false;  ///< The residual stream over x.
 };
 
 TensorLayout head_weight(const HeadCase& c) {
@@ -42,15 +43,17 @@ void check_head(const GridShape& shape, const HeadCase& c) {
     parameter.layout = head_weight(c);
     WeightBlock block(context, {parameter});
     weights.load(block);
-    VocabLoss head(context, block, c.layout, c.tied);
+    VocabLoss head(context, block, c.layout, c.tied, StreamRows(context, c.is_cut));
     const Range rows = rows_of_rank(context, c.rows);
-    const Region mine{{rows, share(context, c.hidden, {Axis::kY})}};
+    const Range columns = share(context, c.hidden, {Axis::kY});
+    const Region mine{{stream_rows(context, rows, c.is_cut), columns}};
     const at::Tensor in = cut(hidden.detach(), mine), target = cut(targets, {{rows}});
-    all_logits.add({{rows, head.vocabulary()}}, head.logits(in));
+    all_logits.add({{rows, head.vocabulary()}},
+                   head.logits(cut(hidden.detach(), {{rows, columns}})));
     for (int i = 0; i < kBackwards; ++i) {
-      const VocabLoss::Result r = head.forward_backward(in, target, kScale);
+      const VocabLoss::Result r = run_to_end(head.forward_backward(in, target, kScale));
       d_hidden.add(mine, r.d_hidden);
-      EXPECT_EQ(r.loss_sum, head.forward(in, target));
+      EXPECT_EQ(r.loss_sum, run_to_end(head.forward(in, target)));
       const std::lock_guard lock(mutex);
       const double known = sums.try_emplace(rows.begin, r.loss_sum).first->second;
       EXPECT_EQ(known, r.loss_sum) << "ranks of one row differ";
@@ -73,6 +76,11 @@ class Heads : public ::testing::TestWithParam<std::tuple<HeadLayout, bool>> {};
 TEST_P(Heads, MatchTheOracle) {
   const auto [layout, tied] = GetParam();
   for (const GridShape& grid : grids()) check_head(grid, {layout, tied, 19, 43, 17});
+}
+
+TEST_P(Heads, AfterACutStream) {
+  const auto [layout, tied] = GetParam();
+  for (const GridShape& grid : grids()) check_head(grid, {layout, tied, 19, 43, 17, 1, true});
 }
 
 TEST_P(Heads, WhoseExponentialsWouldOverflow) {

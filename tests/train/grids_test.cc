@@ -217,6 +217,63 @@ TEST(Grids, SlicesAreOneRanks) {
   }
 }
 
+/// A residual stream that is cut over x: gradients of its vectors are summed in another order.
+void expect_cut_stream_is_one_ranks(const ModelSpec& model, const std::vector<GridShape>& grids) {
+  set_intra_op_threads(1);
+  const RunSpec run = testing::run_of(model, 12);
+  const VerifyReference reference = make_reference(run, kSteps, random_samples(run));
+  for (const GridShape& grid : grids) {
+    for (const int slices : {1, 3}) {
+      RunSpec cut = with_grid(run, grid, grid.z * grid.data == 1 ? 2 : 1);
+      cut.overlap.sequence_parallel = true;
+      cut.overlap.slices = slices;
+      const VerifyResult r = verify(cut, reference);
+      EXPECT_TRUE(r.passes(verify_tolerance(Precision::kFp32)))
+          << grid.name() << ", " << slices << " slices: loss " << r.loss_difference << ", gradient "
+          << r.gradient_difference << ", tensor " << r.tensor_difference << " at "
+          << r.worst_tensor;
+    }
+  }
+}
+
+TEST(Grids, CutStreamsAreOneRanks) {
+  expect_cut_stream_is_one_ranks(with_dropout(testing::tiny_gpt()),
+                                 {{2, 1, 1, 1}, {3, 2, 1, 1}, {2, 1, 2, 1}, {2, 1, 1, 3}});
+  ModelSpec llama = with_dropout(testing::tiny_llama());
+  llama.bias = true;
+  llama.qk_norm = QkNorm::kWhole;
+  expect_cut_stream_is_one_ranks(llama, {{3, 1, 2, 1}, {6, 1, 1, 1}});
+}
+
+/// However the rows are gathered again, behind what, and whatever is computed again.
+TEST(Grids, WaysOfACutStreamChangeNoBit) {
+  set_intra_op_threads(1);
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    RunSpec run = testing::run_of(with_dropout(testing::tiny_llama()), 12);
+    run.train.precision = precision;
+    const VerifyReference reference = make_reference(run, kSteps, random_samples(run));
+    for (const GridShape& grid : {GridShape(3, 1, 2, 1), GridShape(3, 2, 1, 1)}) {
+      RunSpec base = with_grid(run, grid, 2);
+      base.overlap.sequence_parallel = true;
+      const auto expected = bits_of(base, reference);
+      for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
+        for (const OverlapSpec& overlap :
+             {OverlapSpec{.sequence_parallel = true},
+              OverlapSpec{.sequence_parallel = true, .sp_regather = false},
+              OverlapSpec{.all_reduce = false, .sequence_parallel = true},
+              OverlapSpec{.sequence_parallel = true, .keep_collectives = true},
+              OverlapSpec{
+                  .sequence_parallel = true, .sp_regather = false, .keep_collectives = true}}) {
+          RunSpec other = base;
+          other.overlap = overlap;
+          other.memory.recompute = recompute;
+          EXPECT_EQ(bits_of(other, reference), expected) << grid.name();
+        }
+      }
+    }
+  }
+}
+
 TEST(Grids, Bf16StaysNearOneRank) {
   set_intra_op_threads(1);
   RunSpec run = testing::run_of(with_dropout(testing::tiny_gpt()), 12);

@@ -56,6 +56,18 @@ TEST(Moe, TokensThatDoNotDivideByX) {
   }
 }
 
+/// Of a residual stream that is cut over x, experts get whole rows.
+TEST(Moe, BesideACutStream) {
+  for (const bool regather : {true, false}) {
+    RunSpec run = run_of(with_shared_experts(), 12);
+    run.overlap.sequence_parallel = true;
+    run.overlap.sp_regather = regather;
+    expect_same_as_one_rank(run, {{{3, 1, 2, 1}, 2, 1}, {{3, 2, 1, 1}, 1, 2}});
+    run.memory.recompute = Recompute::kFull;
+    expect_same_as_one_rank(run, {{{3, 1, 1, 2}, 2, 1}});
+  }
+}
+
 TEST(Moe, EveryBalanceAgreesWithOneRank) {
   for (const Balance balance :
        {Balance::kNone, Balance::kAuxLoss, Balance::kLossFree, Balance::kForced}) {

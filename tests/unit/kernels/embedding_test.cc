@@ -41,7 +41,9 @@ TYPED_TEST(EmbeddingTest, PositionsRepeatPerSequence) {
     const auto before = random_values<T>(rows * cols, 2);
     auto out = before;
     std::vector<float> grad((first + seq) * cols, 0.5f);
-    position_forward(table.data(), seq, first, rows, cols, out.data());
+    // In two parts, the second from the middle of a sequence on.
+    position_forward(table.data(), seq, first, 0, 1, cols, out.data());
+    position_forward(table.data(), seq, first, 1, rows - 1, cols, out.data() + cols);
     position_backward(before.data(), seq, first, rows, cols, grad.data());
     std::vector<double> out_ref, grad_ref(grad.size(), 0.5);
     for (std::int64_t i = 0; i < rows * cols; ++i) {

@@ -48,7 +48,9 @@ TEST(OverlapPlan, WhatIsComputedAgainIsGatheredAgain) {
   const std::string projection = weight_specs(block.projection).front().name;
   const std::string up = weight_specs(block.up).front().name;
   auto again = [&](Recompute recompute, bool keep_collectives, GridShape grid) {
-    const KeptActivations kept = kept_activations(recompute, keep_collectives, grid);
+    OverlapSpec overlap;
+    overlap.keep_collectives = keep_collectives;
+    const KeptActivations kept = kept_activations(recompute, overlap, grid);
     const OverlapPlan plan = overlap_plan(layers, {KeptActivations(), kept});
     EXPECT_EQ(plan.forward, none.forward);
     // Block 1, the first in backward, computes again before it runs backward.

@@ -151,7 +151,6 @@ TEST(RunConfig, SaysWhatWasExpected) {
 
 TEST(RunConfig, RefusesWhatIsNotBuiltYet) {
   const std::vector<std::string> sets{"parallel.plan=auto",
-                                      "overlap.sequence_parallel=true",
                                       "checkpoint.mode=pec",
                                       "checkpoint.pec.k_persist=1",
                                       "fault.max_restarts=10",
