@@ -43,19 +43,21 @@ class Attention(nn.Module):
         turned = torch.cat([-second, first], -1)
         return (x * self.cos + turned * self.sin).to(x.dtype)
 
-    def forward(self, x):
-        batch, seq, hidden = x.shape
+    def project(self, x):
         sizes = [self.heads * self.width, self.kv_heads * self.width, self.kv_heads * self.width]
+        return self.qkv(x).split(sizes, -1)
+
+    def forward(self, x):
+        batch, seq, _ = x.shape
         q, k, v = (
-            part.view(batch, seq, -1, self.width).transpose(1, 2)
-            for part in self.qkv(x).split(sizes, -1)
+            part.view(batch, seq, -1, self.width).transpose(1, 2) for part in self.project(x)
         )
         q, k = self.q_norm(q), self.k_norm(k)
         if self.rotary:
             q, k = self.turn(q), self.turn(k)
         grouped = self.heads != self.kv_heads
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped)
-        return self.out(y.transpose(1, 2).reshape(batch, seq, hidden))
+        return self.out(y.transpose(1, 2).reshape(batch, seq, -1))
 
 
 def activate(x, gated):
@@ -149,22 +151,37 @@ class Training:
         self.spec = spec
         self.model = Model(spec, make_mlp)
         self.step_model = torch.compile(self.model) if spec.get("compile") else self.model
-        self.optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=spec["lr"], betas=(0.9, 0.95), weight_decay=0.1, fused=True
-        )
+        self.autocast = spec["precision"] == "bf16"
+        self.make_optimizer()
         self.tokens = read_tokens(spec["data"])
         windows = (len(self.tokens) - 1) // spec["seq_len"]
         self.order = np.random.default_rng(0).permutation(windows)
 
-    def step(self, step, before_update=lambda: None):
-        """Trains one step; gives its cross-entropy."""
-        batch, seq = self.spec["batch"], self.spec["seq_len"]
-        starts = self.order[step * batch : (step + 1) * batch] * seq
+    def adamw(self, parameters):
+        return torch.optim.AdamW(
+            parameters, lr=self.spec["lr"], betas=(0.9, 0.95), weight_decay=0.1, fused=True
+        )
+
+    def make_optimizer(self):
+        self.optimizer = self.adamw(self.model.parameters())
+
+    def windows_of(self, step):
+        batch = self.spec["batch"]
+        return self.order[step * batch : (step + 1) * batch]
+
+    def forward_backward(self, step):
+        seq = self.spec["seq_len"]
+        starts = self.windows_of(step) * seq
         windows = np.stack([self.tokens[s : s + seq + 1].astype(np.int64) for s in starts])
         data = torch.from_numpy(windows)
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.spec["precision"] == "bf16"):
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.autocast):
             loss, others = self.step_model(data[:, :-1], data[:, 1:])
         (loss + others).backward()
+        return loss
+
+    def step(self, step, before_update=lambda: None):
+        """Trains one step; gives its cross-entropy."""
+        loss = self.forward_backward(step)
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         before_update()
         self.optimizer.step()

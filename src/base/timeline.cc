@@ -31,14 +31,18 @@ TimedSpan::TimedSpan(Timeline& timeline, TimelineSpan::Kind kind, std::string_vi
       of_(of),
       track_(track),
       bytes_(bytes) {
-  if (timeline_) begin_ = SteadyClock().seconds();
+  if (!timeline_) return;
+  if (kind == TimelineSpan::Kind::kCommunicate) cpu_began_ = thread_cpu_seconds();
+  begin_ = SteadyClock().seconds();
 }
 
 void TimedSpan::end() {
   std::string name(what_);
   if (!of_.empty()) name.append(" ").append(of_);
-  timeline_->add(
-      {std::string(track_), std::move(name), kind_, begin_, SteadyClock().seconds(), bytes_});
+  const double now = SteadyClock().seconds();
+  const bool measures = kind_ == TimelineSpan::Kind::kCommunicate;
+  timeline_->add({std::string(track_), std::move(name), kind_, begin_, now, bytes_,
+                  measures ? thread_cpu_seconds() - cpu_began_ : 0});
 }
 
 }  // namespace fourfold

@@ -23,6 +23,7 @@ struct TimelineSpan {
   Kind kind = Kind::kCompute;
   double begin = 0, end = 0;  ///< Of SteadyClock.
   std::int64_t bytes = 0;     ///< Of a communication.
+  double cpu = 0;             ///< Of a communication: seconds of its thread's CPU.
 };
 
 inline constexpr std::string_view kMainTrack = "main";
@@ -63,7 +64,7 @@ class TimedSpan {
   TimelineSpan::Kind kind_;
   std::string_view what_, of_, track_;
   std::int64_t bytes_;
-  double begin_ = 0;
+  double begin_ = 0, cpu_began_ = 0;
 };
 
 }  // namespace fourfold

@@ -32,8 +32,9 @@ ModelSpec preset_of(const std::string& name) {
 Precision precision_of(const std::string& name) {
   if (name == "fp32") return Precision::kFp32;
   if (name == "bf16") return Precision::kBf16;
+  if (name == "fp32x3") return Precision::kFp32x3;
   throw Error(ErrorKind::kUsage, fmt::format("--precision \"{}\" is not known", name),
-              "fp32 or bf16");
+              "fp32, fp32x3 or bf16");
 }
 
 void refuse_partial(const PlanOptions& o) {
@@ -103,7 +104,7 @@ Command ckpt_plan_command_line() {
           "which are not built yet.",
           {
               {"--preset", "P", "the model (docs/config.md lists them)", &o->preset, true},
-              {"--precision", "P", "of the run: fp32 or bf16", &o->precision},
+              {"--precision", "P", "of the run: fp32, fp32x3 or bf16", &o->precision},
               later("--k", "N", "experts of a layer that a checkpoint holds", &o->k),
               later("--scope", "KINDS", "what is partial of the other experts", &o->scope),
               later("--dp", "N", "size of the data axis", &o->dp),

@@ -44,6 +44,7 @@ Command verify_command_line();
 Command generate_command_line();
 std::vector<Command> data_command_lines();
 std::vector<Command> ckpt_command_lines();
+Command simulate_step_command_line();
 Command version_command_line();
 Command docs_command_line();
 

@@ -16,6 +16,7 @@ std::vector<Command> all_commands() {
   for (auto part : {data_command_lines(), ckpt_command_lines()}) {
     commands.insert(commands.end(), part.begin(), part.end());
   }
+  commands.push_back(simulate_step_command_line());
   commands.push_back(version_command_line());
   commands.push_back(docs_command_line());
   return commands;

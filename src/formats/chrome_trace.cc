@@ -42,6 +42,10 @@ nlohmann::json naming(const char* what, int rank, int thread, const std::string&
 
 }  // namespace
 
+std::string trace_path(const std::string& run_dir, int rank) {
+  return fmt::format("{}/traces/rank-{:05}.json", run_dir, rank);
+}
+
 void write_chrome_trace(const std::string& path, int rank, double zero,
                         const std::vector<TimelineSpan>& spans) {
   // The main thread stands first.
@@ -64,7 +68,7 @@ void write_chrome_trace(const std::string& path, int rank, double zero,
                          {"tid", threads.at(span.track)},
                          {"ts", (span.begin - zero) * kMicroseconds},
                          {"dur", (span.end - span.begin) * kMicroseconds}};
-    if (span.bytes > 0) event["args"] = {{"bytes", span.bytes}};
+    if (span.bytes > 0) event["args"] = {{"bytes", span.bytes}, {"cpu", span.cpu}};
     file.write(",\n" + event.dump());
   }
   file.write("\n]}\n");
@@ -91,7 +95,10 @@ Result<std::vector<TimelineSpan>> read_chrome_trace(const std::string& path) {
       span.kind = kind_of(event.at("cat").get<std::string>());
       span.begin = event.at("ts").get<double>() / kMicroseconds;
       span.end = span.begin + event.at("dur").get<double>() / kMicroseconds;
-      if (event.contains("args")) span.bytes = event.at("args").at("bytes").get<std::int64_t>();
+      if (event.contains("args")) {
+        span.bytes = event.at("args").at("bytes").get<std::int64_t>();
+        span.cpu = event.at("args").at("cpu").get<double>();
+      }
       spans.push_back(std::move(span));
     }
     return spans;

@@ -8,6 +8,9 @@
 
 namespace fourfold {
 
+/// "traces/rank-00000.json" of a run's folder.
+std::string trace_path(const std::string& run_dir, int rank);
+
 /// Writes spans of one rank as a trace that chrome://tracing and ui.perfetto.dev show (Google's
 /// Trace Event Format: complete events, microseconds from `zero`): the rank is the process, each
 /// track a thread. Atomic. Throws Error.

@@ -21,6 +21,9 @@ Attention::Attention(const ParallelContext& context, const ModelSpec& spec,
       projection_(context, layers.projection) {
   FF_CHECK(spec.heads % context.size(Axis::kX) == 0, "{} heads over x = {}", spec.heads,
            context.size(Axis::kX));
+  FF_CHECK(
+      spec.kv_heads % context.size(Axis::kX) == 0 || context.size(Axis::kX) % spec.kv_heads == 0,
+      "{} key/value heads over x = {}", spec.kv_heads, context.size(Axis::kX));
   if (layers.qk_norm) {
     qk_norm_.emplace(context, *layers.qk_norm, heads_ * head_dim_, kv_heads_ * head_dim_);
   }

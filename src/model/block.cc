@@ -38,6 +38,7 @@ ParameterUnit Block::unit() {
 at::Tensor Block::add_residual(const at::Tensor& in, const VectorBlock* bias,
                                const at::Tensor& residual, const MicroBatch& batch,
                                std::uint32_t place) const {
+  const TimedSpan span = context_.timed("residual");
   const at::Tensor out = empty_tensor(in.sizes(), context_.compute);
   with_type(context_.compute, [&]<class T>(T) {
     kernels::residual_dropout_forward(
@@ -49,6 +50,7 @@ at::Tensor Block::add_residual(const at::Tensor& in, const VectorBlock* bias,
 
 at::Tensor Block::residual_backward(const at::Tensor& d_output, VectorBlock* bias,
                                     const MicroBatch& batch, std::uint32_t place) const {
+  const TimedSpan span = context_.timed("residual backward");
   const kernels::DropoutSpec spec =
       hidden_dropout(context_, stream_, batch, dropout_, hidden_, place);
   float* d_bias = bias ? bias->gradient() : nullptr;

@@ -18,6 +18,7 @@ void Mlp::add_bias(const at::Tensor& up) const {
 }
 
 at::Tensor Mlp::activate(const at::Tensor& up) const {
+  const TimedSpan span = context_.timed("activation");
   const std::int64_t rows = up.size(0), width = up.size(1) / (gated_ ? 2 : 1);
   const at::Tensor out = empty_tensor({rows, width}, context_.compute);
   const float* bias = up_.bias() ? up_.bias()->values() : nullptr;
@@ -32,6 +33,7 @@ at::Tensor Mlp::activate(const at::Tensor& up) const {
 }
 
 at::Tensor Mlp::activate_backward(const at::Tensor& d_activated, const at::Tensor& up) {
+  const TimedSpan span = context_.timed("activation backward");
   const std::int64_t rows = up.size(0), width = d_activated.size(1);
   const float* bias = up_.bias() ? up_.bias()->values() : nullptr;
   float* d_bias = up_.bias() ? up_.bias()->gradient() : nullptr;

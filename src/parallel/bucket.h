@@ -13,9 +13,6 @@ namespace fourfold {
 /// then those of rank 1, and so on. For small ones, whose operations would be all latency.
 class Bucket {
  public:
-  /// Parameters of fewer elements than this are better off packed.
-  static constexpr std::int64_t kSmall = 1 << 15;
-
   Bucket(const Communicator& replicas, std::vector<Parameter*> parameters);
 
   bool empty() const { return parameters_.empty(); }

@@ -30,13 +30,17 @@ Async<at::Tensor> Embedding4D::forward(const at::Tensor& tokens, std::int64_t se
   const at::Tensor partial = empty_tensor({rows, cols}, context_.compute);
   const at::Tensor table = table_.gather();
   const std::int64_t vocab_begin = table_.parameters().front().block.dims[0].begin;
-  with_type(context_.compute, [&]<class T>(T) {
-    kernels::embedding_forward(elements<std::int64_t>(tokens), elements<T>(table), vocab_begin,
-                               table_.rows(), rows, cols, elements<T>(partial));
-  });
+  {
+    const TimedSpan span = context_.timed("embedding");
+    with_type(context_.compute, [&]<class T>(T) {
+      kernels::embedding_forward(elements<std::int64_t>(tokens), elements<T>(table), vocab_begin,
+                                 table_.rows(), rows, cols, elements<T>(partial));
+    });
+  }
   const at::Tensor out = co_await stream_.sum(partial);
   if (positions_) {
     const at::Tensor position_table = positions_->gather();
+    const TimedSpan span = context_.timed("embedding");
     with_type(context_.compute, [&]<class T>(T) {
       kernels::position_forward(elements<T>(position_table), seq, first_position,
                                 stream_.own(rows).begin, out.size(0), cols, elements<T>(out));
@@ -45,24 +49,37 @@ Async<at::Tensor> Embedding4D::forward(const at::Tensor& tokens, std::int64_t se
   co_return out;
 }
 
-Async<void> Embedding4D::backward(const at::Tensor& tokens, std::int64_t seq,
-                                  const at::Tensor& d_output) {
-  const std::int64_t rows = tokens.numel(), cols = table_.cols();
-  const at::Tensor d_rows = co_await stream_.gather(d_output, rows);
+void Embedding4D::add_table_gradient(const at::Tensor& tokens, const at::Tensor& d_rows) {
   const WeightBlock::GradientTarget target = cleared_target(table_);
   const std::int64_t vocab_begin = table_.parameters().front().block.dims[0].begin;
-  with_type(context_.compute, [&]<class T>(T) {
-    kernels::embedding_backward(elements<std::int64_t>(tokens), elements<T>(d_rows), vocab_begin,
-                                table_.rows(), rows, cols, elements<float>(target.tensor));
-  });
+  {
+    const TimedSpan span = context_.timed("embedding backward");
+    with_type(context_.compute, [&]<class T>(T) {
+      kernels::embedding_backward(elements<std::int64_t>(tokens), elements<T>(d_rows), vocab_begin,
+                                  table_.rows(), d_rows.size(0), table_.cols(),
+                                  elements<float>(target.tensor));
+    });
+  }
   table_.add_gradient(target);
-  if (!positions_) co_return;
-  const WeightBlock::GradientTarget position_target = cleared_target(*positions_);
-  with_type(context_.compute, [&]<class T>(T) {
-    kernels::position_backward(elements<T>(d_rows), seq, 0, rows, cols,
-                               elements<float>(position_target.tensor));
-  });
-  positions_->add_gradient(position_target);
+}
+
+void Embedding4D::add_position_gradient(std::int64_t seq, const at::Tensor& d_rows) {
+  const WeightBlock::GradientTarget target = cleared_target(*positions_);
+  {
+    const TimedSpan span = context_.timed("embedding backward");
+    with_type(context_.compute, [&]<class T>(T) {
+      kernels::position_backward(elements<T>(d_rows), seq, 0, d_rows.size(0), d_rows.size(1),
+                                 elements<float>(target.tensor));
+    });
+  }
+  positions_->add_gradient(target);
+}
+
+Async<void> Embedding4D::backward(const at::Tensor& tokens, std::int64_t seq,
+                                  const at::Tensor& d_output) {
+  const at::Tensor d_rows = co_await stream_.gather(d_output, tokens.numel());
+  add_table_gradient(tokens, d_rows);
+  if (positions_) add_position_gradient(seq, d_rows);
 }
 
 }  // namespace fourfold

@@ -27,6 +27,9 @@ class Embedding4D {
   WeightBlock* positions() { return positions_.get(); }
 
  private:
+  void add_table_gradient(const at::Tensor& tokens, const at::Tensor& d_rows);
+  void add_position_gradient(std::int64_t seq, const at::Tensor& d_rows);
+
   const ParallelContext& context_;
   StreamRows stream_;
   WeightBlock table_;

@@ -55,7 +55,7 @@ void GradientSync::start_sums(const Replicated& set, Lane lane) {
   Communicator& replicas = *set.replicas;
   std::vector<Parameter*> small, large;
   for (Parameter* p : set.parameters) {
-    (p->gradient.numel() < Bucket::kSmall ? small : large).push_back(p);
+    (p->gradient.numel() < kPackedBelow ? small : large).push_back(p);
   }
   Sum sum{Bucket(replicas, std::move(small)), {}, {}, {}};
   std::vector<at::Tensor> tensors;

@@ -34,10 +34,6 @@ class GradientSync {
   void finish();
 
  private:
-  /// Sums that are on their way at a time, of a unit one, with experts two: bounds the memory of
-  /// what is packed or rounded.
-  static constexpr std::size_t kSumsInFlight = 4;
-
   struct Passed {
     const ParameterUnit* unit;
     std::int64_t scatters;  ///< The scheduler's count when it was passed.

@@ -25,8 +25,11 @@ Async<void> Norm4D::reduce_statistics(const at::Tensor& x, Statistics& statistic
   Communicator& y = context_.grid.group({Axis::kY});
   float* rstd = elements<float>(statistics.rstd);
   if (!spec_.centred) {
-    with_type(context_.compute,
-              [&]<class T>(T) { kernels::rms_sum_squares(elements<T>(x), rows, cols, rstd); });
+    {
+      const TimedSpan span = context_.timed("norm statistics");
+      with_type(context_.compute,
+                [&]<class T>(T) { kernels::rms_sum_squares(elements<T>(x), rows, cols, rstd); });
+    }
     co_await finished(
         y.all_reduce(buffer_of(statistics.rstd), ReduceOp::kSum, forward_lane(context_)));
     kernels::rstd_from_sum(rstd, rows, spec_.width, spec_.eps, rstd);
@@ -35,9 +38,12 @@ Async<void> Norm4D::reduce_statistics(const at::Tensor& x, Statistics& statistic
   // The parts' moments are gathered and merged on every rank alike, in ascending order.
   const at::Tensor moments = empty_tensor({y.size(), 2, rows}, DType::kF32);
   float* mine = elements<float>(moments) + y.rank() * 2 * rows;
-  with_type(context_.compute, [&]<class T>(T) {
-    kernels::row_mean_m2(elements<T>(x), rows, cols, mine, mine + rows);
-  });
+  {
+    const TimedSpan span = context_.timed("norm statistics");
+    with_type(context_.compute, [&]<class T>(T) {
+      kernels::row_mean_m2(elements<T>(x), rows, cols, mine, mine + rows);
+    });
+  }
   const std::vector<std::int64_t> equal(y.size(), 2 * rows);
   co_await finished(y.all_gather(ConstBuffer(mine, 2 * rows, DType::kF32), buffer_of(moments),
                                  equal, forward_lane(context_)));
@@ -57,6 +63,7 @@ Async<at::Tensor> Norm4D::forward(const at::Tensor& x, Statistics& statistics) c
   const at::Tensor y = empty_tensor({rows, cols}, context_.compute);
   const bool split = context_.size(Axis::kY) > 1;
   if (split) co_await reduce_statistics(x, statistics);
+  const TimedSpan span = context_.timed("norm");
   with_type(context_.compute, [&]<class T>(T) {
     const T* in = elements<T>(x);
     T* out = elements<T>(y);
@@ -72,6 +79,7 @@ Async<at::Tensor> Norm4D::forward(const at::Tensor& x, Statistics& statistics) c
 }
 
 at::Tensor Norm4D::apply(const at::Tensor& x, const Statistics& statistics) const {
+  const TimedSpan span = context_.timed("norm");
   at::Tensor y = empty_tensor(x.sizes(), context_.compute);
   with_type(context_.compute, [&]<class T>(T) {
     kernels::norm_apply(elements<T>(x), floats_or_null(statistics.mean),
@@ -93,13 +101,17 @@ Async<at::Tensor> Norm4D::backward(const at::Tensor& dy, const at::Tensor& x,
   at::Tensor sums;  // Over y, of each row: what its gradient needs of the whole row.
   if (split) {
     sums = zero_tensor({2, rows}, DType::kF32);
-    with_type(context_.compute, [&]<class T>(T) {
-      kernels::norm_backward_sums(elements<T>(dy), elements<T>(x), mean, rstd, gain(), rows, cols,
-                                  elements<float>(sums), elements<float>(sums) + rows);
-    });
+    {
+      const TimedSpan span = context_.timed("norm backward sums");
+      with_type(context_.compute, [&]<class T>(T) {
+        kernels::norm_backward_sums(elements<T>(dy), elements<T>(x), mean, rstd, gain(), rows, cols,
+                                    elements<float>(sums), elements<float>(sums) + rows);
+      });
+    }
     Communicator& parts = context_.grid.group({Axis::kY});
     co_await finished(parts.all_reduce(buffer_of(sums), ReduceOp::kSum, forward_lane(context_)));
   }
+  const TimedSpan span = context_.timed("norm backward");
   with_type(context_.compute, [&]<class T>(T) {
     const T* bypass = residual.defined() ? elements<T>(residual) : nullptr;
     if (split) {

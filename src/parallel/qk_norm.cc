@@ -30,12 +30,15 @@ at::Tensor QkNorm4D::empty_statistics(std::int64_t rows) const {
 
 // A key head that s neighbours share is added s times, and stands s times in global_width.
 Async<void> QkNorm4D::reduce_statistics(const at::Tensor& qkv, const Saved& saved) const {
-  with_type(context_.compute, [&]<class T>(T type) {
-    for (const Part& part : parts_) {
-      kernels::qk_sum_squares(of(part, saved.input, type), columns(part, qkv),
-                              of(part, saved.rstd));
-    }
-  });
+  {
+    const TimedSpan span = context_.timed("norm of heads");
+    with_type(context_.compute, [&]<class T>(T type) {
+      for (const Part& part : parts_) {
+        kernels::qk_sum_squares(of(part, saved.input, type), columns(part, qkv),
+                                of(part, saved.rstd));
+      }
+    });
+  }
   Communicator& x = context_.grid.group({Axis::kX});
   co_await finished(x.all_reduce(buffer_of(saved.rstd), ReduceOp::kSum, forward_lane(context_)));
   for (const Part& part : parts_) {
@@ -50,6 +53,7 @@ Async<void> QkNorm4D::forward(const at::Tensor& qkv, Saved& saved) const {
   const bool known = saved.rstd.defined();
   if (!known) saved.rstd = empty_statistics(qkv.size(0));
   if (!known && split()) co_await reduce_statistics(qkv, saved);
+  const TimedSpan span = context_.timed("norm of heads");
   with_type(context_.compute, [&]<class T>(T type) {
     for (const Part& part : parts_) {
       const auto where = columns(part, qkv);
@@ -68,16 +72,20 @@ Async<void> QkNorm4D::backward(const at::Tensor& d_qkv, const Saved& saved) {
   at::Tensor sums;
   if (split()) {
     sums = empty_statistics(d_qkv.size(0));
-    with_type(context_.compute, [&]<class T>(T type) {
-      for (const Part& part : parts_) {
-        kernels::qk_norm_backward_sums(of(part, d_qkv, type), of(part, saved.input, type),
-                                       columns(part, d_qkv), of(part, saved.rstd), gain(part),
-                                       of(part, sums));
-      }
-    });
+    {
+      const TimedSpan span = context_.timed("norm of heads backward");
+      with_type(context_.compute, [&]<class T>(T type) {
+        for (const Part& part : parts_) {
+          kernels::qk_norm_backward_sums(of(part, d_qkv, type), of(part, saved.input, type),
+                                         columns(part, d_qkv), of(part, saved.rstd), gain(part),
+                                         of(part, sums));
+        }
+      });
+    }
     Communicator& x = context_.grid.group({Axis::kX});
     co_await finished(x.all_reduce(buffer_of(sums), ReduceOp::kSum, forward_lane(context_)));
   }
+  const TimedSpan span = context_.timed("norm of heads backward");
   with_type(context_.compute, [&]<class T>(T type) {
     for (const Part& part : parts_) {
       T* d = of(part, d_qkv, type);

@@ -74,7 +74,11 @@ void VocabLoss::add_gradient(const WeightBlock::GradientTarget& target) {
 }
 
 at::Tensor VocabLoss::chunk_logits(const at::Tensor& operand, const at::Tensor& weight) const {
-  const at::Tensor logits = product_forward(operand, weight, context_.products);
+  at::Tensor logits;
+  {
+    const TimedSpan span = context_.timed("forward", weights_.name());
+    logits = product_forward(operand, weight, context_.products);
+  }
   if (!gathers()) {
     context_.grid.group({Axis::kY}).all_reduce(buffer_of(logits), ReduceOp::kSum).wait_stream();
   }
@@ -88,12 +92,19 @@ VocabLoss::RowStatistics VocabLoss::reduce_rows(const at::Tensor& logits,
   float* max = elements<float>(s.max);
   float* sums = elements<float>(s.sums);
   Communicator& shards = context_.grid.group(vocabulary_axes(layout_));
-  with_type(context_.compute, [&]<class T>(T) {
-    kernels::row_max(elements<T>(logits), rows, cols, max);
-    shards.all_reduce(buffer_of(s.max), ReduceOp::kMax).wait_stream();
-    kernels::sum_exp_and_target(elements<T>(logits), max, elements<std::int64_t>(targets),
-                                vocabulary_.begin, rows, cols, sums, sums + rows);
-  });
+  {
+    const TimedSpan span = context_.timed("loss");
+    with_type(context_.compute,
+              [&]<class T>(T) { kernels::row_max(elements<T>(logits), rows, cols, max); });
+  }
+  shards.all_reduce(buffer_of(s.max), ReduceOp::kMax).wait_stream();
+  {
+    const TimedSpan span = context_.timed("loss");
+    with_type(context_.compute, [&]<class T>(T) {
+      kernels::sum_exp_and_target(elements<T>(logits), max, elements<std::int64_t>(targets),
+                                  vocabulary_.begin, rows, cols, sums, sums + rows);
+    });
+  }
   shards.all_reduce(buffer_of(s.sums), ReduceOp::kSum).wait_stream();
   return s;
 }
@@ -112,11 +123,20 @@ double VocabLoss::loss_of(const RowStatistics& s, const at::Tensor& targets) {
   return sum;
 }
 
+void VocabLoss::make_gradient(const at::Tensor& logits, const RowStatistics& s,
+                              const at::Tensor& targets, float scale) const {
+  const TimedSpan span = context_.timed("loss gradient");
+  with_type(context_.compute, [&]<class T>(T) {
+    kernels::softmax_gradient(elements<T>(logits), elements<float>(s.max), elements<float>(s.sums),
+                              elements<std::int64_t>(targets), vocabulary_.begin,
+                              row_scales(targets, scale).data(), logits.size(0), logits.size(1));
+  });
+}
+
 double VocabLoss::run_chunks(const at::Tensor& operand, const at::Tensor& targets, float scale,
                              const at::Tensor& d_operand,
                              const WeightBlock::GradientTarget& target) {
   const std::int64_t rows = operand.size(0), chunk = rows_per_chunk();
-  const TimedSpan span = context_.timed("head and loss");
   const at::Tensor w = weight();
   double loss_sum = 0;
   for (std::int64_t begin = 0; begin < rows; begin += chunk) {
@@ -126,13 +146,12 @@ double VocabLoss::run_chunks(const at::Tensor& operand, const at::Tensor& target
     const at::Tensor logits = chunk_logits(part, w);
     const RowStatistics s = reduce_rows(logits, part_targets);
     loss_sum += loss_of(s, part_targets);
-    with_type(context_.compute, [&]<class T>(T) {
-      kernels::softmax_gradient(elements<T>(logits), elements<float>(s.max),
-                                elements<float>(s.sums), elements<std::int64_t>(part_targets),
-                                vocabulary_.begin, row_scales(part_targets, scale).data(),
-                                end - begin, logits.size(1));
-    });
-    product_input_gradient(logits, w, rows_of(d_operand, begin, end), context_.products);
+    make_gradient(logits, s, part_targets, scale);
+    {
+      const TimedSpan span = context_.timed("dI", weights_.name());
+      product_input_gradient(logits, w, rows_of(d_operand, begin, end), context_.products);
+    }
+    const TimedSpan span = context_.timed("dW", weights_.name());
     product_weight_gradient(logits, part, target.tensor, target.accumulate || begin > 0,
                             context_.products);
   }

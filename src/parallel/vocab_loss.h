@@ -50,6 +50,9 @@ class VocabLoss {
   WeightBlock::GradientTarget gradient_target();
   void add_gradient(const WeightBlock::GradientTarget& target);
   at::Tensor chunk_logits(const at::Tensor& operand, const at::Tensor& weight) const;
+  /// The logits' gradient in their place.
+  void make_gradient(const at::Tensor& logits, const RowStatistics& s, const at::Tensor& targets,
+                     float scale) const;
   RowStatistics reduce_rows(const at::Tensor& logits, const at::Tensor& targets) const;
   static double loss_of(const RowStatistics& statistics, const at::Tensor& targets);
   std::int64_t rows_per_chunk() const;

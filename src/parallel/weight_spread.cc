@@ -4,6 +4,7 @@
 
 #include "comm/tensor_buffer.h"
 #include "device/tensors.h"
+#include "policy/overlap_plan.h"
 
 namespace fourfold {
 
@@ -17,7 +18,7 @@ WeightSpread::WeightSpread(const ParallelContext& context, const ParameterUnit& 
     if (replicas.size() == 1) continue;
     std::vector<Parameter*> small;
     for (Parameter* p : set.parameters) {
-      if (p->weight.numel() < Bucket::kSmall) {
+      if (p->weight.numel() < kPackedBelow) {
         small.push_back(p);
         continue;
       }

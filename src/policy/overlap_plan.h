@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,11 @@ namespace fourfold {
 
 /// Gradients of matrices that are on their way over z at a time: each is a whole block in f32.
 inline constexpr std::size_t kScattersInFlight = 4;
+/// Sums of gradients over data that are on their way at a time, of a unit one, with experts two:
+/// bounds the memory of what is packed or rounded.
+inline constexpr std::size_t kSumsInFlight = 4;
+/// Parameters of fewer stored elements travel over data packed into one operation of their unit.
+inline constexpr std::int64_t kPackedBelow = 1 << 15;
 
 /// In which order one micro-batch uses the matrices that are stored over z, each by the name of its
 /// first parameter: what is gathered next is known long before it is needed.

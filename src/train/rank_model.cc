@@ -203,10 +203,12 @@ bool RankModel::finite(double loss, const GradientNorm& norm, std::int64_t step)
 }
 
 GradientNorm RankModel::gradient_norm() {
-  const TimedSpan span = context_.timed("gradient norm");
   GradientNormSum sum;
-  for (std::size_t i = 0; i < optimizer_.size(); ++i) {
-    sum.add(optimizer_[i], static_cast<std::int64_t>(index_of(*model_.parameters()[i])));
+  {
+    const TimedSpan span = context_.timed("gradient norm");
+    for (std::size_t i = 0; i < optimizer_.size(); ++i) {
+      sum.add(optimizer_[i], static_cast<std::int64_t>(index_of(*model_.parameters()[i])));
+    }
   }
   return sum.combine(names_, world_);
 }

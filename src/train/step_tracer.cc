@@ -10,10 +10,6 @@
 
 namespace fourfold {
 
-std::string trace_path(const std::string& run_dir, int rank) {
-  return fmt::format("{}/traces/rank-{:05}.json", run_dir, rank);
-}
-
 StepTracer::StepTracer(std::string run_dir, Communicator& world, int count, std::int64_t first,
                        std::int64_t end)
     : run_dir_(std::move(run_dir)), world_(world) {

@@ -10,9 +10,6 @@
 
 namespace fourfold {
 
-/// "traces/rank-00000.json" of a run's folder.
-std::string trace_path(const std::string& run_dir, int rank);
-
 /// Keeps the timeline of some steps of one rank and writes it to the run's folder. The first two
 /// steps of a start are left out where there are more: they meet their memory for the first time.
 class StepTracer {

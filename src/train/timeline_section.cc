@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "formats/chrome_trace.h"
-#include "train/step_shares.h"
+#include "plan/step_shares.h"
 #include "train/step_tracer.h"
 
 namespace fourfold {

@@ -187,6 +187,27 @@ class Training(Case):
         self.assertEqual(["step 1", "step 2"],
                          [e["name"] for e in events["traceEvents"] if e.get("cat") == "step"])
 
+    def test_a_step_is_simulated_from_timelines(self):
+        file, run = self.write_run(steps=6, save=0, x=3), self.folder / "runs/run"
+        self.succeed("train", file, "--trace", "3")
+        simulate = ["simulate", "step", file, "--times", run]
+        line = json.loads(self.succeed(*simulate, "--json"))
+        self.assertLess(line["seconds"], line["serial_seconds"])
+        self.assertAlmostEqual(line["seconds"], line["compute_seconds"] + line["exposed_seconds"])
+        self.assertGreater(line["hidden_seconds"], 0)
+        off = [word for lane in ("all_reduce", "reduce_scatter", "all_gather")
+               for word in ("--set", f"overlap.{lane}=false")]
+        alone = json.loads(self.succeed(*simulate, *off, "--json"))
+        self.assertAlmostEqual(alone["serial_seconds"], line["serial_seconds"])
+        self.assertGreater(alone["seconds"], line["seconds"])
+        self.assertIn("one after the other",
+                      self.succeed(*simulate, "--trace-out", self.folder / "out.json"))
+        events = json.loads((self.folder / "out.json").read_text())["traceEvents"]
+        self.assertIn("reduce x", {e["args"]["name"] for e in events if e["name"] == "thread_name"})
+        self.refuse(DATA, "no time is known of", *simulate, "--set",
+                    "overlap.sequence_parallel=true")
+        self.refuse(DATA, "rank-00000.json", "simulate", "step", file, "--times", self.folder)
+
     def test_a_dry_run_trains_nothing(self):
         text = self.succeed("train", self.write_run(), "--dry-run")
         self.assertIn("memory", text.lower())

@@ -14,7 +14,7 @@ from harness import ROOT, USAGE, Case
 
 COMMANDS = ["train", "verify", "generate", "data tokenizer", "data prepare", "data show", "ckpt ls",
             "ckpt show", "ckpt verify", "ckpt diff", "ckpt reshard", "ckpt upcycle", "ckpt import",
-            "ckpt export", "ckpt plan", "version"]
+            "ckpt export", "ckpt plan", "simulate step", "version"]
 
 
 class Help(Case):

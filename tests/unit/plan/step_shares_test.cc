@@ -1,4 +1,4 @@
-#include "train/step_shares.h"
+#include "plan/step_shares.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "train/step_shares.h"
+#include "plan/step_shares.h"
 
 #include <algorithm>
 #include <utility>
