@@ -47,10 +47,12 @@ std::vector<ParameterSpec> bias_specs(const LinearSpec& spec) {
 }
 
 ParameterSpec router_weight_spec(const RouterSpec& spec) {
-  return {spec.name + ".weight",
-          {{spec.experts, spec.hidden}, {{{}, 0}, {{Axis::kY}, 0}}},
-          {Init::Kind::kNormal, spec.init_std},
-          ParameterRole::kRouter};
+  ParameterSpec weight{spec.name + ".weight",
+                       {{spec.experts, spec.hidden}, {{{}, 0}, {{Axis::kY}, 0}}},
+                       {Init::Kind::kNormal, spec.init_std},
+                       ParameterRole::kRouter};
+  weight.rows_over_x = spec.rows_over_x;
+  return weight;
 }
 
 std::vector<ParameterSpec> norm_parameters(const NormSpec& spec) {

@@ -47,6 +47,7 @@ struct RouterSpec {
   std::string name;  ///< Without ".weight".
   std::int64_t experts = 0, hidden = 0;
   float init_std = 0.02f;
+  bool rows_over_x = false;  ///< As in LinearSpec: its input.
 };
 
 struct NormSpec {

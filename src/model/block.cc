@@ -73,7 +73,8 @@ Async<at::Tensor> Block::forward(const at::Tensor& x, const MicroBatch& batch, S
   saved.middle = add_residual(attended, attention_.projection().bias(), x, batch,
                               attention_dropout_place(index_));
   saved.mlp_input = co_await mlp_norm_.forward(saved.middle, saved.mlp_statistics);
-  const at::Tensor mlp_input = co_await whole(saved.mlp_input, batch);
+  at::Tensor mlp_input = saved.mlp_input;
+  if (mlp_.takes_whole()) mlp_input = co_await whole(saved.mlp_input, batch);
   const at::Tensor out = co_await mlp_.forward(mlp_input, batch, saved.mlp);
   co_return add_residual(out, mlp_.bias(), saved.middle, batch, mlp_dropout_place(index_));
 }
@@ -104,8 +105,10 @@ Async<void> Block::restore(const MicroBatch& batch, Saved& saved) const {
     saved.mlp_input = mlp_norm_.apply(saved.middle, saved.mlp_statistics);
   }
   input = saved.mlp_input;
-  if (mlp_.needs_input(saved.mlp)) input = co_await whole(saved.mlp_input, batch);
-  co_await mlp_.restore(input, saved.mlp);
+  if (mlp_.takes_whole() && mlp_.needs_input(saved.mlp)) {
+    input = co_await whole(saved.mlp_input, batch);
+  }
+  co_await mlp_.restore(input, batch, saved.mlp);
 }
 
 Async<at::Tensor> Block::backward(const at::Tensor& d_output, const MicroBatch& batch,

@@ -4,7 +4,6 @@
 
 #include "model/mlp.h"
 #include "model/moe.h"
-#include "parallel/stream_rows.h"
 
 namespace fourfold {
 
@@ -12,8 +11,7 @@ namespace fourfold {
 class FeedForward {
  public:
   FeedForward(const ParallelContext& context, const ModelSpec& spec, const BlockLayers& layers,
-              int block, const MoeOptions& options)
-      : stream_(context, layers.mlp_norm.rows_over_x) {
+              int block, const MoeOptions& options) {
     if (layers.moe) {
       moe_ = std::make_unique<Moe>(context, spec, layers, block, options);
     } else {
@@ -34,29 +32,25 @@ class FeedForward {
     }
   };
 
+  /// Whether forward and restore() take all rows of a cut stream, or the rows on this rank alone.
+  bool takes_whole() const { return mlp_ || moe_->takes_whole(); }
   /// x [rows, hidden of this rank] → the stream's rows on this rank, without bias().
   Async<at::Tensor> forward(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const {
-    if (mlp_) co_return co_await mlp_->forward(x, saved.mlp);
-    const at::Tensor output = co_await moe_->forward(x, batch, saved.moe);
-    co_return stream_.own_of(output);
+    return moe_ ? moe_->forward(x, batch, saved.moe) : mlp_->forward(x, saved.mlp);
   }
   /// Whether restore() needs x.
   bool needs_input(const Saved& saved) const {
     return moe_ ? moe_->needs_input(saved.moe) : Mlp::needs_input(saved.mlp);
   }
   /// Computes again what `saved` lacks.
-  Async<void> restore(const at::Tensor& x, Saved& saved) const {
-    return moe_ ? moe_->restore(x, saved.moe) : mlp_->restore(x, saved.mlp);
+  Async<void> restore(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const {
+    return moe_ ? moe_->restore(x, batch, saved.moe) : mlp_->restore(x, saved.mlp);
   }
   /// x as given to forward, or the stream's rows of it on this rank; those of the gradients.
   Async<at::Tensor> backward(const at::Tensor& x, const at::Tensor& d_output,
                              const MicroBatch& batch, const Saved& saved) {
-    if (mlp_) co_return co_await mlp_->backward(x, d_output, saved.mlp);
-    // Experts take whole rows, the same on all x.
-    const at::Tensor input = co_await stream_.gather(x, batch.rows());
-    const at::Tensor d_rows = co_await stream_.gather(d_output, batch.rows());
-    const at::Tensor d_x = co_await moe_->backward(input, d_rows, batch, saved.moe);
-    co_return stream_.own_of(d_x);
+    return moe_ ? moe_->backward(x, d_output, batch, saved.moe)
+                : mlp_->backward(x, d_output, saved.mlp);
   }
 
   /// What the residual's kernel adds; null where there is none.
@@ -70,7 +64,6 @@ class FeedForward {
   }
 
  private:
-  StreamRows stream_;
   std::unique_ptr<Mlp> mlp_;
   std::unique_ptr<Moe> moe_;
 };

@@ -59,6 +59,7 @@ at::Tensor rows_of_chunk(const at::Tensor& returned, const ExchangeChunk& chunk)
 Moe::Moe(const ParallelContext& context, const ModelSpec& spec, const BlockLayers& layers,
          int block, const MoeOptions& options)
     : context_(context),
+      stream_(context, layers.moe->router.rows_over_x),
       spec_(spec.moe),
       hidden_(split_range(spec.hidden, context.size(Axis::kY), context.coords().y).size()),
       options_(options),
@@ -67,7 +68,7 @@ Moe::Moe(const ParallelContext& context, const ModelSpec& spec, const BlockLayer
       experts_(context, spec, *layers.moe),
       exchange_(context,
                 RowExchange(context, map_.ranks(), options.node_first, options.ranks_on_node),
-                options.drop_duplicates) {
+                options.drop_duplicates, stream_.cut() ? spec.moe.top_k : 0) {
   if (layers.has_mlp()) shared_ = std::make_unique<SharedExperts>(context, spec, layers);
 }
 
@@ -100,7 +101,10 @@ Async<void> Moe::fetch_chunk(const at::Tensor& x, int number, Saved& saved) cons
   const ExchangeChunk& chunk = saved.plan.chunks[n];
   std::vector<at::Tensor> sent{rows_to_send(x, chunk)};
   const bool first = !saved.chunks[n].weights.defined();  // They are kept for a second time.
-  if (first) sent.push_back(gather(saved.router.weights.view({-1, 1}), chunk.sent, 1));
+  if (first) {
+    const at::Tensor weights = stream_.own_of(saved.router.weights);
+    sent.push_back(gather(weights.view({-1, 1}), chunk.sent, 1));
+  }
   const std::vector<at::Tensor> arrived =
       co_await exchange_.to_experts(chunk, std::move(sent), lane());
   saved.chunks[n].input = arrived[0];
@@ -119,13 +123,14 @@ Async<void> Moe::forward_chunk(const at::Tensor& x, const Experts::Gathered& gat
 }
 
 Async<at::Tensor> Moe::forward(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const {
-  co_await router_.forward(x, batch, saved.router);
+  const at::Tensor own = own_rows(x, batch.rows());
+  co_await router_.forward(own, batch, saved.router);
   co_await plan(saved);
   const Experts::Gathered gathered = experts_.gather();
   const at::Tensor returned = empty_tensor({saved.plan.returned_rows, hidden_}, context_.compute);
   std::vector<Async<void>> chunks;
   for (int n = 0; n < options_.chunks; ++n) {
-    chunks.push_back(forward_chunk(x, gathered, n, saved, returned));
+    chunks.push_back(forward_chunk(own, gathered, n, saved, returned));
   }
   co_await all_in_turn(std::move(chunks));
   at::Tensor output = sum_of_rows(returned, saved.plan.place, spec_.top_k);
@@ -152,11 +157,12 @@ Async<void> Moe::restore_chunk(const at::Tensor& x, const at::Tensor& up, int nu
   co_await experts_.restore(part(saved.plan.chunks[n], number), up, saved.chunks[n]);
 }
 
-Async<void> Moe::restore(const at::Tensor& x, Saved& saved) const {
+Async<void> Moe::restore(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const {
+  const at::Tensor own = own_rows(x, batch.rows());
   at::Tensor up;
   if (!saved.chunks.front().up.defined()) up = experts_.gather_up();
   std::vector<Async<void>> chunks;
-  for (int n = 0; n < options_.chunks; ++n) chunks.push_back(restore_chunk(x, up, n, saved));
+  for (int n = 0; n < options_.chunks; ++n) chunks.push_back(restore_chunk(own, up, n, saved));
   co_await all_in_turn(std::move(chunks));
   if (shared_) co_await shared_->restore(x, saved.shared);
 }
@@ -205,8 +211,10 @@ Async<at::Tensor> Moe::backward(const at::Tensor& x, const at::Tensor& d_output,
   at::Tensor d_x = sum_of_rows(pass.d_rows, saved.plan.place, spec_.top_k);
   // One row an assignment: dropped ones get no gradient.
   const at::Tensor d_weights =
-      sum_of_rows(pass.d_weights, saved.plan.place, 1).view({batch.rows(), spec_.top_k});
-  d_x.add_(router_.backward(x, batch, saved.router, d_weights));
+      sum_of_rows(pass.d_weights, saved.plan.place, 1).view({d_x.size(0), spec_.top_k});
+  const at::Tensor own = own_rows(x, batch.rows());
+  const at::Tensor d_x_of_router = co_await router_.backward(own, batch, saved.router, d_weights);
+  d_x.add_(d_x_of_router);
   if (d_shared.defined()) d_x.add_(d_shared);
   co_return d_x;
 }

@@ -42,15 +42,19 @@ class Moe {
     void keep(const KeptActivations& kept);
   };
 
-  /// x [rows, hidden of this rank] → the same shape, whole, with all biases.
+  /// x [rows, hidden of this rank] → the stream's rows on this rank, whole, with all biases. Of a
+  /// cut stream x has these rows alone where takes_whole() is false.
   Async<at::Tensor> forward(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const;
+  /// Whether forward takes all rows of a cut stream: shared experts do.
+  bool takes_whole() const { return shared_ != nullptr; }
   /// Whether restore() needs x.
   bool needs_input(const Saved& saved) const {
     return !saved.chunks.front().input.defined() ||
            (shared_ && SharedExperts::needs_input(saved.shared));
   }
   /// Computes again what `saved` lacks.
-  Async<void> restore(const at::Tensor& x, Saved& saved) const;
+  Async<void> restore(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const;
+  /// x as given to forward, or the stream's rows of it on this rank.
   Async<at::Tensor> backward(const at::Tensor& x, const at::Tensor& d_output,
                              const MicroBatch& batch, const Saved& saved);
 
@@ -68,6 +72,9 @@ class Moe {
   Async<void> backward_chunk(const BackwardPass& pass, int number);
 
   Async<void> plan(Saved& saved) const;
+  at::Tensor own_rows(const at::Tensor& x, std::int64_t rows) const {
+    return x.size(0) == rows ? stream_.own_of(x) : x;
+  }
   /// Rows of each of the assignments, from those of their tokens.
   at::Tensor rows_to_send(const at::Tensor& x, const ExchangeChunk& chunk) const;
   Experts::Part part(const ExchangeChunk& chunk, int number) const {
@@ -76,6 +83,7 @@ class Moe {
   Lane lane() const;
 
   const ParallelContext& context_;
+  StreamRows stream_;
   MoeSpec spec_;
   std::int64_t hidden_;  ///< Of this rank.
   MoeOptions options_;

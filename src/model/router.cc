@@ -20,17 +20,21 @@
 namespace fourfold {
 namespace {
 
-/// x[row, column] *= 1 + jitter·u with u uniform in [-1, 1), a function of global coordinates.
-void multiply_by_jitter(const at::Tensor& x, const MicroBatch& batch, double jitter,
-                        const ParallelContext& context, std::int64_t hidden, int block) {
+/// x[row, column] *= 1 + jitter·u with u uniform in [-1, 1), a function of global coordinates. The
+/// first row is row0 of the batch.
+void multiply_by_jitter(const at::Tensor& x, std::int64_t row0, const MicroBatch& batch,
+                        double jitter, const ParallelContext& context, std::int64_t hidden,
+                        int block) {
   const PhiloxKey key = philox_key(context.seed, RandomPurpose::kRouter);
   const std::int64_t cols = x.size(1);
   const std::int64_t col0 = split_range(hidden, context.size(Axis::kY), context.coords().y).begin;
   auto* values = elements<float>(x);
   kernels::parallel_ranges(x.size(0), cols, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
+      const std::int64_t in_batch = row0 + r;
       const auto row = static_cast<std::uint64_t>(
-          batch.samples[static_cast<std::size_t>(r / batch.seq)] * batch.seq + r % batch.seq);
+          batch.samples[static_cast<std::size_t>(in_batch / batch.seq)] * batch.seq +
+          in_batch % batch.seq);
       for (std::int64_t c = 0; c < cols; ++c) {
         const auto column = static_cast<std::uint32_t>(col0 + c);
         const auto word = philox4x32(
@@ -50,6 +54,7 @@ void multiply_by_jitter(const at::Tensor& x, const MicroBatch& batch, double jit
 Router::Router(const ParallelContext& context, const MoeSpec& spec, const MoeLayers& layers,
                int block, std::vector<float> local_bias)
     : context_(context),
+      stream_(context, layers.router.rows_over_x),
       spec_(spec),
       block_(block),
       local_bias_(std::move(local_bias)),
@@ -65,19 +70,22 @@ at::Tensor Router::operand(const at::Tensor& x, const MicroBatch& batch) const {
   if (!jitters) return in;
   if (context_.compute == DType::kF32) in = x.clone();
   const std::int64_t hidden = weights_.parameters().front().spec.layout.shape[1];
-  multiply_by_jitter(in, batch, spec_.jitter, context_, hidden, block_);
+  multiply_by_jitter(in, stream_.own(batch.rows()).begin, batch, spec_.jitter, context_, hidden,
+                     block_);
   return in;
 }
 
 Async<void> Router::forward(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const {
   const at::Tensor weight = as_type(weights_.gather(), DType::kF32);
+  at::Tensor logits;
   {
     const TimedSpan span = context_.timed("router");
-    saved.logits = product_forward(operand(x, batch), weight);
+    logits = product_forward(operand(x, batch), weight);
   }
   Communicator& contraction = context_.grid.group({Axis::kY});
   const Lane lane = forward_lane(context_);
-  co_await finished(contraction.all_reduce(buffer_of(saved.logits), ReduceOp::kSum, lane));
+  co_await finished(contraction.all_reduce(buffer_of(logits), ReduceOp::kSum, lane));
+  saved.logits = co_await stream_.gather(logits, batch.rows());
   saved.scores = empty_tensor(saved.logits.sizes(), DType::kF32);
   kernels::router_scores(elements<float>(saved.logits), batch.rows(), experts(),
                          spec_.score == RouterScore::kSigmoid, elements<float>(saved.scores));
@@ -243,9 +251,8 @@ void Router::tally(const MicroBatch& batch, const Saved& saved) const {
                                         experts(), batch.rows() / scopes(batch), sigmoid);
 }
 
-at::Tensor Router::backward(const at::Tensor& x, const MicroBatch& batch, const Saved& saved,
-                            const at::Tensor& d_weights) {
-  const at::Tensor weight = as_type(weights_.gather(), DType::kF32);
+at::Tensor Router::logits_gradient(const MicroBatch& batch, const Saved& saved,
+                                   const at::Tensor& d_weights) const {
   kernels::RouterGradients in;
   in.sigmoid = spec_.score == RouterScore::kSigmoid;
   in.renormalise = spec_.renormalise;
@@ -270,17 +277,27 @@ at::Tensor Router::backward(const at::Tensor& x, const MicroBatch& batch, const 
     in.d_probabilities = d;
   }
   const TimedSpan span = context_.timed("router backward");
-  const at::Tensor d_logits = empty_tensor({batch.rows(), experts()}, DType::kF32);
+  at::Tensor d_logits = empty_tensor({batch.rows(), experts()}, DType::kF32);
   kernels::router_backward(in, batch.rows(), experts(), elements<float>(d_logits));
+  return d_logits;
+}
+
+Async<at::Tensor> Router::backward(const at::Tensor& x, const MicroBatch& batch, const Saved& saved,
+                                   const at::Tensor& d_weights) {
+  const at::Tensor weight = as_type(weights_.gather(), DType::kF32);
+  const at::Tensor of_all = co_await stream_.gather(d_weights, batch.rows());
+  const at::Tensor d_logits = stream_.own_of(logits_gradient(batch, saved, of_all));
+  const TimedSpan span = context_.timed("router backward");
   const WeightBlock::GradientTarget target = weights_.gradient_target();
   product_weight_gradient(d_logits, operand(x, batch), target.tensor, target.accumulate);
   weights_.add_gradient(target);
   at::Tensor d_x = product_input_gradient(d_logits, weight);
   if (batch.dropout && spec_.jitter > 0) {
     const std::int64_t hidden = weights_.parameters().front().spec.layout.shape[1];
-    multiply_by_jitter(d_x, batch, spec_.jitter, context_, hidden, block_);
+    multiply_by_jitter(d_x, stream_.own(batch.rows()).begin, batch, spec_.jitter, context_, hidden,
+                       block_);
   }
-  return d_x;
+  co_return d_x;
 }
 
 }  // namespace fourfold

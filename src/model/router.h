@@ -5,6 +5,7 @@
 #include "base/async.h"
 #include "model/micro_batch.h"
 #include "model/routing.h"
+#include "parallel/stream_rows.h"
 #include "parallel/weight_block.h"
 #include "policy/model_layers.h"
 
@@ -12,6 +13,7 @@ namespace fourfold {
 
 /// Scores each token for each expert and chooses its top k. The product is in f32 with hidden over
 /// y, so the logits are summed over y and the same on all x and y; the choice is that of x = y = 0.
+/// Of a stream that is cut over x each rank scores its own rows, and the logits are gathered.
 ///
 /// Of the losses that it adds to the model's, with T the tokens of a step and N the experts:
 ///   balance  aux_coef·N/T · Σ_tokens Σ_experts f·p, where p is the token's probability of the
@@ -25,7 +27,7 @@ class Router {
   Router(const ParallelContext& context, const MoeSpec& spec, const MoeLayers& layers, int block,
          std::vector<float> local_bias = {});
 
-  /// What the exchange and backward need.
+  /// What the exchange and backward need: of all rows.
   struct Saved {
     at::Tensor logits, scores;         ///< f32 [rows, experts].
     at::Tensor weights;                ///< f32 [rows, top_k], of the chosen experts.
@@ -34,12 +36,12 @@ class Router {
     std::vector<std::int32_t> taken;   ///< The same with -1 where an expert was full.
   };
 
-  /// x [rows, hidden of this rank].
+  /// x [the stream's rows on this rank, hidden of this rank].
   Async<void> forward(const at::Tensor& x, const MicroBatch& batch, Saved& saved) const;
-  /// Gradient of x from that of the weights, f32 [rows, top_k], and of its own losses; f32, summed
-  /// over nothing: it is whole. Adds the weight's gradient.
-  at::Tensor backward(const at::Tensor& x, const MicroBatch& batch, const Saved& saved,
-                      const at::Tensor& d_weights);
+  /// Gradient of x from that of the weights, f32 [rows of x, top_k], and of its own losses; f32,
+  /// summed over nothing: it is whole. Adds the weight's gradient.
+  Async<at::Tensor> backward(const at::Tensor& x, const MicroBatch& batch, const Saved& saved,
+                             const at::Tensor& d_weights);
 
   WeightBlock& weights() { return weights_; }
 
@@ -62,7 +64,11 @@ class Router {
   std::int64_t scopes(const MicroBatch& batch) const;
   std::int64_t experts() const { return spec_.experts; }
 
+  at::Tensor logits_gradient(const MicroBatch& batch, const Saved& saved,
+                             const at::Tensor& d_weights) const;
+
   const ParallelContext& context_;
+  StreamRows stream_;
   MoeSpec spec_;
   int block_;
   std::vector<float> local_bias_;

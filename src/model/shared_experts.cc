@@ -11,7 +11,7 @@ namespace fourfold {
 
 SharedExperts::SharedExperts(const ParallelContext& context, const ModelSpec& spec,
                              const BlockLayers& layers)
-    : context_(context), mlp_(context, spec, layers) {
+    : context_(context), stream_(context, layers.up.rows_over_x), mlp_(context, spec, layers) {
   if (layers.moe->shared_gate) {
     gate_ = std::make_unique<WeightBlock>(
         context, std::vector<ParameterSpec>{router_weight_spec(*layers.moe->shared_gate)});
@@ -32,8 +32,8 @@ Async<at::Tensor> SharedExperts::forward(const at::Tensor& x, Saved& saved) cons
     });
   }
   if (!gate_) co_return output;
-  const at::Tensor logits =
-      product_forward(as_type(x, DType::kF32), as_type(gate_->gather(), DType::kF32));
+  const at::Tensor logits = product_forward(as_type(own_rows(x, output), DType::kF32),
+                                            as_type(gate_->gather(), DType::kF32));
   Communicator& contraction = context_.grid.group({Axis::kY});
   const Lane lane = forward_lane(context_);
   co_await finished(contraction.all_reduce(buffer_of(logits), ReduceOp::kSum, lane));
@@ -46,7 +46,7 @@ Async<at::Tensor> SharedExperts::backward(const at::Tensor& x, const at::Tensor&
                                           const Saved& saved) {
   at::Tensor d_mlp = d_output, d_x_of_gate;
   if (gate_) {
-    d_x_of_gate = co_await gate_backward(x, d_output, saved);
+    d_x_of_gate = co_await gate_backward(own_rows(x, d_output), d_output, saved);
     d_mlp = as_type(d_output.mul(saved.gate), context_.compute);
   }
   if (VectorBlock* bias = mlp_.down().bias()) {

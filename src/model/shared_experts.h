@@ -4,6 +4,7 @@
 
 #include "model/mlp.h"
 #include "parallel/parameter_unit.h"
+#include "parallel/stream_rows.h"
 
 namespace fourfold {
 
@@ -21,7 +22,7 @@ class SharedExperts {
     at::Tensor gate;    ///< The sigmoid, f32 [rows, 1].
   };
 
-  /// x [rows, hidden of this rank] → the same shape, with the bias.
+  /// x [rows, hidden of this rank] → the stream's rows on this rank, with the bias.
   Async<at::Tensor> forward(const at::Tensor& x, Saved& saved) const;
   /// Whether restore() needs x.
   static bool needs_input(const Saved& saved) { return Mlp::needs_input(saved.mlp); }
@@ -29,6 +30,7 @@ class SharedExperts {
   Async<void> restore(const at::Tensor& x, Saved& saved) const {
     return mlp_.restore(x, saved.mlp);
   }
+  /// x as given to forward, or the stream's rows of it on this rank.
   Async<at::Tensor> backward(const at::Tensor& x, const at::Tensor& d_output, const Saved& saved);
 
   void add_to(ParameterUnit& unit);
@@ -37,7 +39,13 @@ class SharedExperts {
   Async<at::Tensor> gate_backward(const at::Tensor& x, const at::Tensor& d_output,
                                   const Saved& saved);
 
+  /// The stream's rows on this rank, as many as `own` has, of x.
+  at::Tensor own_rows(const at::Tensor& x, const at::Tensor& own) const {
+    return x.size(0) == own.size(0) ? x : stream_.own_of(x);
+  }
+
   const ParallelContext& context_;
+  StreamRows stream_;
   Mlp mlp_;
   std::unique_ptr<WeightBlock> gate_;  ///< [1, hidden]; null without.
 };

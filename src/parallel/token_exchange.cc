@@ -31,14 +31,14 @@ at::Tensor put_by_sender(const ExchangeChunk& chunk, const at::Tensor& by_expert
 
 Async<ExchangePlan> TokenExchange::plan(const SendOrder& order, Lane lane) const {
   Communicator& peers = rows_.all();
-  const std::vector<std::int64_t> tell = order.counts_to_tell();
-  const std::vector<std::int64_t> tell_each = order.experts_of_ranks();
+  const std::vector<std::int64_t> tell = order.counts_to_tell(parts());
+  const std::vector<std::int64_t> tell_each = order.numbers_to_tell(parts());
   const std::vector<std::int64_t> hear_each(tell_each.size(), tell_each[peers.rank()]);
   std::vector<std::int64_t> told(static_cast<std::size_t>(sum(hear_each)));
   const ConstBuffer from(tell.data(), sum(tell_each), DType::kI64);
   const Buffer to{told.data(), sum(hear_each), DType::kI64};
   co_await finished(peers.all_to_all(from, tell_each, to, hear_each, lane));
-  ExchangePlan plan = plan_exchange(order, peers.rank(), told, parts(), part());
+  ExchangePlan plan = plan_exchange(order, peers.rank(), told, parts());
   co_await rows_.plan(plan.chunks, lane);
   co_return plan;
 }
@@ -51,7 +51,7 @@ Async<std::vector<at::Tensor>> TokenExchange::to_experts(const ExchangeChunk& ch
   const std::vector<at::Tensor> received = co_await rows_.there(chunk, std::move(rows), lane);
   std::vector<Work> works;
   std::vector<at::Tensor> arrived = received;
-  for (std::size_t i = 0; i < arrived.size() && parts() > 1; ++i) {
+  for (std::size_t i = 0; i < arrived.size() && parts().ranks > 1; ++i) {
     arrived[i] = room_for(sum(chunk.arrived), received[i]);
     works.push_back(x().all_gather(buffer_of(received[i]), buffer_of(arrived[i]),
                                    times(chunk.arrived, received[i].size(1)), lane));
@@ -73,7 +73,8 @@ Async<void> TokenExchange::from_experts(const ExchangeChunk& chunk, const at::Te
     co_return;
   }
   at::Tensor rows = put_by_sender(chunk, partial);
-  if (parts() == 1) {
+  const bool whole = parts().ranks == 1;
+  if (whole) {
     co_await finished(x().all_reduce(buffer_of(rows), ReduceOp::kSum, lane));
   } else {
     const at::Tensor mine = room_for(sum(chunk.receive), rows);
@@ -81,9 +82,9 @@ Async<void> TokenExchange::from_experts(const ExchangeChunk& chunk, const at::Te
                                          times(chunk.arrived, rows.size(1)), ReduceOp::kSum, lane));
     rows = mine;
   }
-  const at::Tensor back = parts() == 1 ? returned : room_for(sum(chunk.send), rows);
+  const at::Tensor back = whole || is_cut() ? returned : room_for(sum(chunk.send), rows);
   co_await rows_.back(chunk, rows, back, lane);
-  if (parts() == 1) co_return;
+  if (whole || is_cut()) co_return;
   co_await finished(x().all_gather(buffer_of(back), buffer_of(returned),
                                    times(chunk.returned, rows.size(1)), lane));
 }

@@ -20,11 +20,14 @@ namespace fourfold {
 ///
 /// Each is the other's dual: the gradient of what one moved is moved by the other. Without dropping
 /// duplicates every x sends all rows, nothing is gathered, and the sum is an all-reduce: Gx times
-/// the bytes of the all-to-all, the same bits.
+/// the bytes of the all-to-all, the same bits. Where the tokens are cut over x (StreamRows) each x
+/// sends the rows of its own and gets those back: there is nothing to drop, and no last all-gather.
 class TokenExchange {
  public:
-  TokenExchange(const ParallelContext& context, const RowExchange& rows, bool drop_duplicates)
-      : context_(context), rows_(rows), drops_(drop_duplicates) {}
+  /// `cut_top_k`: not 0 where the tokens are cut over x, each with so many experts.
+  TokenExchange(const ParallelContext& context, const RowExchange& rows, bool drop_duplicates,
+                int cut_top_k = 0)
+      : context_(context), rows_(rows), drops_(drop_duplicates), cut_top_k_(cut_top_k) {}
 
   /// Tells the others the counts, hears theirs. Collective over the expert ranks, as are all here
   /// (and over x).
@@ -43,17 +46,20 @@ class TokenExchange {
                            at::Tensor returned, Lane lane) const;
 
  private:
-  bool alone() const { return rows_.ranks() == 1; }
+  bool is_cut() const { return cut_top_k_ > 0; }
+  /// Where nothing travels: one rank has all experts, and each x all rows already.
+  bool alone() const { return rows_.ranks() == 1 && !is_cut(); }
   Communicator& x() const { return context_.grid.group({Axis::kX}); }
-  /// The x ranks that each send a part, and which of them this one is. Where nothing travels each
-  /// has all rows already.
-  bool drops() const { return drops_ && !alone(); }
-  int parts() const { return drops() ? context_.size(Axis::kX) : 1; }
-  int part() const { return drops() ? context_.coords().x : 0; }
+  /// The x ranks that each send a part, and which of them this one is.
+  ExchangeParts parts() const {
+    if (!is_cut() && (!drops_ || alone())) return {};
+    return {context_.size(Axis::kX), context_.coords().x, cut_top_k_};
+  }
 
   const ParallelContext& context_;
   RowExchange rows_;
   bool drops_;
+  int cut_top_k_;
 };
 
 }  // namespace fourfold

@@ -103,7 +103,8 @@ class MemoryModel {
     if (kept.attention_input) bytes += input;
     if (kept.attention) bytes += attention + log_sum_exp;
     if (kept.middle) bytes += residual;
-    if (kept.mlp_input) bytes += input;
+    // Experts take the rows of the stream, shared ones whole rows as an MLP does.
+    if (kept.mlp_input) bytes += block.has_mlp() ? input : residual;
     if (block.moe) return bytes + moe(block, rows_, expert_rows_).kept(kept);
     if (kept.up) bytes += rows_ * block_of(block.up).rows * compute_;
     if (kept.mlp) bytes += rows_ * block_of(block.down).cols * compute_;
@@ -233,11 +234,8 @@ class MemoryModel {
     return rows_ / slices_ * widths * compute_ + normal_backward(block.up);
   }
   std::int64_t experts_backward(const BlockLayers& block) const {
-    std::int64_t bytes = moe(block, rows_ / slices_, expert_rows_ / slices_).backward();
-    bytes += whole_bytes();  // The gradient of the input; of a cut stream that of the output too.
-    if (layers_.rows_over_x) bytes += whole_bytes();
-    if (regathers_) bytes += whole_bytes();
-    return bytes;
+    // With the gradient of the input.
+    return moe(block, rows_ / slices_, expert_rows_ / slices_).backward() + stream_bytes();
   }
   /// With the gradients of the residual stream before the MLP, of the heads' outputs and of their
   /// queries, keys and values.

@@ -43,6 +43,8 @@ MoeMemory::MoeMemory(const RunSpec& run, const Grid& grid, Coords at, const Bloc
                      std::int64_t rows, std::int64_t expert_rows)
     : compute_(run.train.precision == Precision::kBf16 ? 2 : 4),
       rows_(rows),
+      is_cut_(block.moe->router.rows_over_x),
+      own_rows_(split_range(rows, is_cut_ ? grid.shape().x : 1, 0).size()),
       expert_rows_(expert_rows),
       top_k_(run.model.moe.top_k),
       experts_(run.model.moe.experts),
@@ -61,7 +63,7 @@ MoeMemory::MoeMemory(const RunSpec& run, const Grid& grid, Coords at, const Bloc
 std::int64_t MoeMemory::kept(const KeptActivations& kept) const {
   // Logits, scores and weights; of the experts' rows their weights.
   std::int64_t bytes = kF32 * (rows_ * (2 * experts_ + top_k_) + expert_rows_);
-  if (shared_gate_) bytes += rows_ * (hidden_ * compute_ + kF32);
+  if (shared_gate_) bytes += own_rows_ * (hidden_ * compute_ + kF32);
   if (kept.exchange) bytes += expert_rows_ * hidden_ * compute_;
   if (kept.up) bytes += (expert_rows_ * up_ + rows_ * shared_up_) * compute_;
   if (kept.mlp) bytes += (expert_rows_ * activated_ + rows_ * shared_activated_) * compute_;
@@ -72,10 +74,10 @@ std::int64_t MoeMemory::backward() const {
   // Rows on their way back to the tokens, which are the gradient of the experts' input where
   // nothing travels; at the experts it and the output's gradient, those of the activation and of
   // what it was made of.
-  const std::int64_t inputs = (expert_ranks_ > 1 ? 2 : 1) * hidden_;
-  std::int64_t elements = rows_ * top_k_ * hidden_ + expert_rows_ * (inputs + activated_ + up_);
-  if (shared_up_ > 0) elements += rows_ * hidden_;
-  return elements * compute_ + kF32 * (rows_ * top_k_ + expert_rows_);
+  const std::int64_t inputs = (expert_ranks_ > 1 || is_cut_ ? 2 : 1) * hidden_;
+  std::int64_t elements = own_rows_ * top_k_ * hidden_ + expert_rows_ * (inputs + activated_ + up_);
+  if (shared_up_ > 0) elements += own_rows_ * hidden_;
+  return elements * compute_ + kF32 * (own_rows_ * top_k_ + expert_rows_);
 }
 
 std::int64_t MoeMemory::scattering() const { return shards_ ? elements_ * kF32 : 0; }

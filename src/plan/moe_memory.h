@@ -36,7 +36,10 @@ class MoeMemory {
 
  private:
   std::int64_t compute_;  ///< Bytes of an element.
-  std::int64_t rows_, expert_rows_, top_k_, experts_;
+  std::int64_t rows_;
+  bool is_cut_;            ///< The residual stream over x.
+  std::int64_t own_rows_;  ///< Of it on this rank.
+  std::int64_t expert_rows_, top_k_, experts_;
   std::int64_t hidden_, up_, activated_;  ///< Widths of this rank.
   std::int64_t shared_up_ = 0, shared_activated_ = 0;
   int expert_ranks_;

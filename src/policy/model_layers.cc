@@ -70,14 +70,17 @@ MoeLayers moe_layers(const ModelSpec& spec, ExpertRanks ranks, int block) {
   return layers;
 }
 
-/// The layers of the residual stream: those of experts take and give whole rows.
+/// The layers beside the residual stream; experts get their rows by the exchange of tokens.
 void cut_rows_over_x(ModelLayers& layers) {
   layers.rows_over_x = true;
   layers.embedding.rows_over_x = true;
   for (BlockLayers& block : layers.blocks) {
     block.attention_norm.rows_over_x = block.mlp_norm.rows_over_x = true;
     block.qkv.rows_over_x = block.projection.rows_over_x = true;
-    if (!block.moe) block.up.rows_over_x = block.down.rows_over_x = true;
+    block.up.rows_over_x = block.down.rows_over_x = true;
+    if (!block.moe) continue;
+    block.moe->router.rows_over_x = true;
+    if (block.moe->shared_gate) block.moe->shared_gate->rows_over_x = true;
   }
   layers.final_norm.rows_over_x = true;
 }

@@ -29,19 +29,21 @@ std::int64_t row_id(int rank, std::size_t assignment) {
 /// What is exchanged and between whom: all ranks choose, all x of a rank the same.
 struct Exchange {
   int ranks = number(1, 4), x_ranks = number(1, 3), chunks = number(1, 3);
+  int top_k;  ///< Of tokens that are cut over x; 0: they are not.
   ExpertMap map{number(ranks, 9), ranks,
                 number(0, 1) == 0 ? ExpertPlacement::kContiguous : ExpertPlacement::kInterleaved};
   std::vector<std::vector<std::int32_t>> chosen;  // By rank.
   std::vector<SendOrder> orders;
   std::vector<std::vector<ExchangePlan>> plans;  // By rank and x.
 
-  Exchange() {
+  explicit Exchange(bool cuts) : top_k(cuts ? number(1, 3) : 0) {
     // All to one expert, few experts of all, or any; some dropped, or all, or none.
     const int first = number(0, map.experts() - 1), kinds = number(1, map.experts() - first);
     const int dropped = *rc::gen::element(0, 0, 3, 10);
     for (int rank = 0; rank < ranks; ++rank) {
       std::vector<std::int32_t>& mine = chosen.emplace_back();
-      const int assignments = *rc::gen::element(0, 1, number(0, 40), number(0, 40));
+      int assignments = *rc::gen::element(0, 1, number(0, 40), number(0, 40));
+      if (cuts) assignments *= top_k;
       for (int i = 0; i < assignments; ++i) {
         mine.push_back(number(1, 10) <= dropped ? -1 : first + number(0, kinds - 1));
       }
@@ -50,16 +52,23 @@ struct Exchange {
     for (int rank = 0; rank < ranks; ++rank) {
       std::vector<ExchangePlan>& of_x = plans.emplace_back();
       for (int x = 0; x < x_ranks; ++x) {
-        of_x.push_back(plan_exchange(orders[rank], rank, told(rank), x_ranks, x));
+        of_x.push_back(plan_exchange(orders[rank], rank, told(rank), parts(x)));
       }
     }
+  }
+
+  ExchangeParts parts(int x) const { return {x_ranks, x, top_k}; }
+  /// The assignments that the plan of an x speaks of.
+  Range own(int rank, int x) const {
+    const auto all = static_cast<std::int64_t>(chosen[rank].size());
+    return top_k > 0 ? parts(x).of_tokens(all, x) : Range{0, all};
   }
 
   /// What the ranks tell one of them: its own part of each one's counts.
   std::vector<std::int64_t> told(int rank) const {
     std::vector<std::int64_t> counts;
     for (const SendOrder& order : orders) {
-      const auto all = order.counts_to_tell(), each = order.experts_of_ranks();
+      const auto all = order.counts_to_tell(parts(0)), each = order.numbers_to_tell(parts(0));
       const auto begin = all.begin() + std::accumulate(each.begin(), each.begin() + rank, 0);
       counts.insert(counts.end(), begin, begin + each[rank]);
     }
@@ -137,7 +146,8 @@ std::vector<Rows> to_experts(const Exchange& e, int n) {
   for (int x = 0; x < e.x_ranks; ++x) {
     for (int rank = 0; rank < e.ranks; ++rank) {
       Rows& mine = sent[x].emplace_back();
-      for (const std::int32_t a : e.chunk(rank, x, n).sent) mine.push_back(row_id(rank, a));
+      for (const std::int32_t a : e.chunk(rank, x, n).sent)
+        mine.push_back(row_id(rank, e.own(rank, x).begin + a));
     }
   }
   const OfRanks received = exchange_x(e, n, sent, true);
@@ -152,8 +162,8 @@ std::vector<Rows> to_experts(const Exchange& e, int n) {
   return by_expert;
 }
 
-/// Back: what each rank has gathered of the chunk.
-std::vector<Rows> from_experts(const Exchange& e, int n, const std::vector<Rows>& by_expert) {
+/// Back: what each x of each rank has of the chunk, gathered where tokens are not cut.
+OfRanks from_experts(const Exchange& e, int n, const std::vector<Rows>& by_expert) {
   OfRanks parts(e.x_ranks);
   for (int rank = 0; rank < e.ranks; ++rank) {
     const ExchangeChunk& chunk = e.chunk(rank, 0, n);
@@ -165,9 +175,11 @@ std::vector<Rows> from_experts(const Exchange& e, int n, const std::vector<Rows>
     }
   }
   const OfRanks back = exchange_x(e, n, parts, false);
-  std::vector<Rows> returned;
+  if (e.top_k > 0) return back;
+  OfRanks returned(e.x_ranks);
   for (int rank = 0; rank < e.ranks; ++rank) {
-    returned.push_back(gather_x(e, back, rank, e.chunk(rank, 0, n).returned));
+    const Rows all = gather_x(e, back, rank, e.chunk(rank, 0, n).returned);
+    for (auto& of_x : returned) of_x.push_back(all);
   }
   return returned;
 }
@@ -177,38 +189,41 @@ void check_all_x_agree(const Exchange& e) {
   for (int rank = 0; rank < e.ranks; ++rank) {
     const ExchangePlan& first = e.plans[rank][0];
     for (const ExchangePlan& other : e.plans[rank]) {
-      RC_ASSERT(other.place == first.place);
-      RC_ASSERT(other.returned_rows == first.returned_rows);
+      if (e.top_k == 0) {
+        RC_ASSERT(other.place == first.place);
+        RC_ASSERT(other.returned_rows == first.returned_rows);
+      }
       for (std::size_t n = 0; n < first.chunks.size(); ++n) {
         const ExchangeChunk &a = first.chunks[n], &b = other.chunks[n];
-        RC_ASSERT((a.arrived == b.arrived && a.returned == b.returned));
+        RC_ASSERT(a.arrived == b.arrived);
         RC_ASSERT((a.expert_row == b.expert_row && a.rows_of_expert == b.rows_of_expert));
-        RC_ASSERT(a.returned_first == b.returned_first);
+        RC_ASSERT(
+            (e.top_k > 0 || (a.returned == b.returned && a.returned_first == b.returned_first)));
       }
     }
   }
 }
 
-void check_came_back(const Exchange& e, int rank, const Rows& returned) {
-  const ExchangePlan& plan = e.plans[rank][0];
+void check_came_back(const Exchange& e, int rank, int x, const Rows& returned) {
+  const ExchangePlan& plan = e.plans[rank][x];
+  const Range own = e.own(rank, x);
   RC_ASSERT(static_cast<std::int64_t>(returned.size()) == plan.returned_rows);
-  RC_ASSERT(plan.place.size() == e.chosen[rank].size());
+  RC_ASSERT(static_cast<std::int64_t>(plan.place.size()) == own.size());
   std::set<std::int32_t> places;
   for (std::size_t i = 0; i < plan.place.size(); ++i) {
-    if (e.chosen[rank][i] < 0) {
+    if (e.chosen[rank][own.begin + i] < 0) {
       RC_ASSERT(plan.place[i] == -1);
       continue;
     }
-    RC_ASSERT(returned.at(plan.place[i]) == row_id(rank, i));
+    RC_ASSERT(returned.at(plan.place[i]) == row_id(rank, own.begin + i));
     RC_ASSERT(places.insert(plan.place[i]).second);
   }
   RC_ASSERT(static_cast<std::int64_t>(places.size()) == plan.returned_rows);
 }
 
-RC_GTEST_PROP(ExchangePlans, EachExpertGetsItsTokensAndAllComeBack, ()) {
-  const Exchange e;
+void check_journey(const Exchange& e) {
   check_all_x_agree(e);
-  std::vector<Rows> returned(e.ranks);
+  OfRanks returned(e.x_ranks, std::vector<Rows>(e.ranks));
   for (int n = 0; n < e.chunks; ++n) {
     const std::vector<Rows> by_expert = to_experts(e, n);
     for (int rank = 0; rank < e.ranks; ++rank) {
@@ -217,19 +232,31 @@ RC_GTEST_PROP(ExchangePlans, EachExpertGetsItsTokensAndAllComeBack, ()) {
       const auto& rows = e.chunk(rank, 0, n).rows_of_expert;
       RC_ASSERT(std::accumulate(rows.begin(), rows.end(), std::size_t{0}) == wanted.size());
     }
-    const std::vector<Rows> back = from_experts(e, n, by_expert);
-    for (int rank = 0; rank < e.ranks; ++rank) {
-      const ExchangeChunk& chunk = e.chunk(rank, 0, n);
-      RC_ASSERT(chunk.returned_first == static_cast<std::int64_t>(returned[rank].size()));
-      returned[rank].insert(returned[rank].end(), back[rank].begin(), back[rank].end());
+    const OfRanks back = from_experts(e, n, by_expert);
+    for (int x = 0; x < e.x_ranks; ++x) {
+      for (int rank = 0; rank < e.ranks; ++rank) {
+        Rows& of_rank = returned[x][rank];
+        RC_ASSERT(e.chunk(rank, x, n).returned_first == static_cast<std::int64_t>(of_rank.size()));
+        of_rank.insert(of_rank.end(), back[x][rank].begin(), back[x][rank].end());
+      }
     }
   }
-  for (int rank = 0; rank < e.ranks; ++rank) check_came_back(e, rank, returned[rank]);
+  for (int x = 0; x < e.x_ranks; ++x) {
+    for (int rank = 0; rank < e.ranks; ++rank) check_came_back(e, rank, x, returned[x][rank]);
+  }
+}
+
+RC_GTEST_PROP(ExchangePlans, EachExpertGetsItsTokensAndAllComeBack, ()) {
+  check_journey(Exchange(/*cuts=*/false));
+}
+
+RC_GTEST_PROP(ExchangePlans, SoDoTokensThatAreCutOverX, ()) {
+  check_journey(Exchange(/*cuts=*/true));
 }
 
 /// Of the rows between two ranks each x sends its share, which differ by one at most.
 RC_GTEST_PROP(ExchangePlans, RowsAreSentByOneXEach, ()) {
-  const Exchange e;
+  const Exchange e(/*cuts=*/false);
   for (int rank = 0; rank < e.ranks; ++rank) {
     for (int n = 0; n < e.chunks; ++n) {
       for (int to = 0; to < e.ranks; ++to) {
@@ -243,7 +270,7 @@ RC_GTEST_PROP(ExchangePlans, RowsAreSentByOneXEach, ()) {
 }
 
 RC_GTEST_PROP(ExchangePlans, RowsOfExpertsAreThoseThatChoseThem, ()) {
-  const Exchange e;
+  const Exchange e(/*cuts=*/false);
   for (int rank = 0; rank < e.ranks; ++rank) {
     std::vector<std::int64_t> rows;  // Of all chunks: of the rank's experts in their order.
     for (int n = 0; n < e.chunks; ++n) {

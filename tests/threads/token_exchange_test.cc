@@ -135,15 +135,20 @@ std::int64_t all_to_all_bytes(const std::vector<std::string>& trace, std::size_t
   return bytes;
 }
 
-Async<Journey> travel(const Case& c, const ParallelContext& context, bool drop_duplicates,
-                      ValueOf value) {
+/// What the ranks over x do with tokens that all of them have, or that are cut over them.
+enum class Way { kDropDuplicates, kSendAll, kCut };
+
+Async<Journey> travel(const Case& c, const ParallelContext& context, Way way, ValueOf value) {
   const int rank = context.coords().z + c.shape.z * context.coords().data;
   const ExpertMap map(kExperts, c.ranks, c.placement);
   const std::vector<std::int32_t> chosen = chosen_of(c, rank);
   const SendOrder order(chosen, map, c.chunks);
   const TokenExchange exchange(context,
                                RowExchange(context, c.ranks, c.ranks_on_node > 0, c.ranks_on_node),
-                               drop_duplicates);
+                               way == Way::kDropDuplicates, way == Way::kCut ? 1 : 0);
+  const auto all = static_cast<std::int64_t>(chosen.size());
+  const ExchangeParts parts{c.shape.x, context.coords().x, 1};
+  const Range own = way == Way::kCut ? parts.of_tokens(all, parts.own) : Range{0, all};
   const ExchangePlan plan = co_await exchange.plan(order, c.lane);
   const std::size_t traced = context.grid.world().trace().size();
   const at::Tensor returned = empty_tensor({plan.returned_rows, kColumns}, c.dtype);
@@ -151,7 +156,7 @@ Async<Journey> travel(const Case& c, const ParallelContext& context, bool drop_d
   for (int n = 0; n < c.chunks; ++n) {
     const ExchangeChunk& chunk = plan.chunks[static_cast<std::size_t>(n)];
     Sources sent;
-    for (const std::int32_t a : chunk.sent) sent.emplace_back(rank, a);
+    for (const std::int32_t a : chunk.sent) sent.emplace_back(rank, own.begin + a);
     std::vector<at::Tensor> rows{rows_of_sources(sent, kColumns, c.dtype, value),
                                  rows_of_sources(sent, 1, c.dtype, value)};
     journey.sent_rows += rows[0].size(0);
@@ -169,23 +174,20 @@ Async<Journey> travel(const Case& c, const ParallelContext& context, bool drop_d
   }
   journey.bytes = all_to_all_bytes(context.grid.world().trace(), traced);
   journey.came_back = zero_tensor({static_cast<std::int64_t>(chosen.size()), kColumns}, c.dtype);
-  for (std::size_t i = 0; i < chosen.size(); ++i) {
-    EXPECT_EQ(plan.place[i] < 0, chosen[i] < 0);
-    if (plan.place[i] >= 0) {
-      journey.came_back.select(0, static_cast<std::int64_t>(i))
-          .copy_(returned.select(0, plan.place[i]));
-    }
+  for (std::int64_t i = 0; i < own.size(); ++i) {
+    const std::int32_t place = plan.place[static_cast<std::size_t>(i)];
+    EXPECT_EQ(place < 0, chosen[static_cast<std::size_t>(own.begin + i)] < 0);
+    if (place >= 0) journey.came_back.select(0, own.begin + i).copy_(returned.select(0, place));
   }
   co_return journey;
 }
 
-std::vector<Journey> travel_on_ranks(const Case& c, bool drop_duplicates, ValueOf value) {
+std::vector<Journey> travel_on_ranks(const Case& c, Way way, ValueOf value) {
   std::vector<Journey> journeys(static_cast<std::size_t>(c.shape.size()));
   run_thread_ranks(c.shape.size(), {.trace_length = 4096}, [&](Communicator& world) {
     ProcessGrid grid(c.grid(), world);
     const ParallelContext context{grid, c.dtype};
-    journeys[static_cast<std::size_t>(world.rank())] =
-        run_to_end(travel(c, context, drop_duplicates, value));
+    journeys[static_cast<std::size_t>(world.rank())] = run_to_end(travel(c, context, way, value));
   });
   return journeys;
 }
@@ -193,8 +195,8 @@ std::vector<Journey> travel_on_ranks(const Case& c, bool drop_duplicates, ValueO
 TEST(TokenExchange, EachRowComesBackSummedOverX) {
   for (const Case& c : cases()) {
     SCOPED_TRACE(name_of(c));
-    for (const bool drop_duplicates : {true, false}) {
-      const std::vector<Journey> journeys = travel_on_ranks(c, drop_duplicates, value_of);
+    for (const Way way : {Way::kDropDuplicates, Way::kSendAll, Way::kCut}) {
+      const std::vector<Journey> journeys = travel_on_ranks(c, way, value_of);
       for (int r = 0; r < c.shape.size(); ++r) {
         const Coords at = c.grid().coords(WorldRank(r));
         const int rank = at.z + c.shape.z * at.data;
@@ -203,8 +205,11 @@ TEST(TokenExchange, EachRowComesBackSummedOverX) {
         for (std::size_t i = 0; i < chosen.size(); ++i) all.emplace_back(rank, i);
         const at::Tensor wanted = rows_of_sources(all, kColumns, c.dtype, value_of);
         wanted.mul_(c.shape.x * (c.shape.x + 1) / 2.0);
-        for (std::size_t i = 0; i < chosen.size(); ++i) {
-          if (chosen[i] < 0) wanted.select(0, static_cast<std::int64_t>(i)).zero_();
+        const auto count = static_cast<std::int64_t>(chosen.size());
+        const Range own = ExchangeParts{c.shape.x, at.x, 1}.of_tokens(count, at.x);
+        for (std::int64_t i = 0; i < count; ++i) {
+          const bool others = way == Way::kCut && (i < own.begin || i >= own.end);
+          if (others || chosen[static_cast<std::size_t>(i)] < 0) wanted.select(0, i).zero_();
         }
         EXPECT_TRUE(journeys[static_cast<std::size_t>(r)].came_back.equal(wanted)) << "rank " << r;
       }
@@ -215,8 +220,8 @@ TEST(TokenExchange, EachRowComesBackSummedOverX) {
 TEST(TokenExchange, DroppingDuplicatesChangesNoBit) {
   for (const Case& c : cases()) {
     SCOPED_TRACE(name_of(c));
-    const std::vector<Journey> with = travel_on_ranks(c, true, fraction_of);
-    const std::vector<Journey> without = travel_on_ranks(c, false, fraction_of);
+    const std::vector<Journey> with = travel_on_ranks(c, Way::kDropDuplicates, fraction_of);
+    const std::vector<Journey> without = travel_on_ranks(c, Way::kSendAll, fraction_of);
     for (std::size_t r = 0; r < with.size(); ++r) {
       const at::Tensor &a = with[r].came_back, &b = without[r].came_back;
       ASSERT_EQ(a.nbytes(), b.nbytes());
@@ -239,8 +244,8 @@ TEST(TokenExchange, EachXSendsItsPartOfTheBytes) {
     if (c.ranks == 1 || passes_through(c)) continue;  // Nothing travels.
     c.multiple = c.shape.x;
     SCOPED_TRACE(name_of(c));
-    const std::vector<Journey> with = travel_on_ranks(c, true, value_of);
-    const std::vector<Journey> without = travel_on_ranks(c, false, value_of);
+    const std::vector<Journey> with = travel_on_ranks(c, Way::kDropDuplicates, value_of);
+    const std::vector<Journey> without = travel_on_ranks(c, Way::kSendAll, value_of);
     for (std::size_t r = 0; r < with.size(); ++r) {
       EXPECT_EQ(with[r].sent_rows * c.shape.x, without[r].sent_rows);
       EXPECT_EQ(with[r].bytes * c.shape.x, without[r].bytes);
@@ -253,8 +258,8 @@ TEST(TokenExchange, PartsOfTheBytesThatDoNotDivide) {
   for (const Case& c : cases()) {
     if (c.ranks == 1 || passes_through(c)) continue;
     SCOPED_TRACE(name_of(c));
-    const std::vector<Journey> with = travel_on_ranks(c, true, value_of);
-    const std::vector<Journey> without = travel_on_ranks(c, false, value_of);
+    const std::vector<Journey> with = travel_on_ranks(c, Way::kDropDuplicates, value_of);
+    const std::vector<Journey> without = travel_on_ranks(c, Way::kSendAll, value_of);
     const Grid grid = c.grid();
     for (int r = 0; r < c.shape.size(); ++r) {
       const auto i = static_cast<std::size_t>(r);
@@ -278,7 +283,7 @@ TEST(TokenExchange, ByNodeFirstSendsFewerMessagesBetweenNodes) {
   run_thread_ranks(c.shape.size(), {.trace_length = 4096}, [&](Communicator& world) {
     ProcessGrid grid(c.grid(), world);
     const ParallelContext context{grid, c.dtype};
-    run_to_end(travel(c, context, true, value_of));
+    run_to_end(travel(c, context, Way::kDropDuplicates, value_of));
     int on_node = 0, between = 0, all = 0;
     for (const std::string& line : world.trace()) {
       if (line.find("all_to_all") == std::string::npos) continue;

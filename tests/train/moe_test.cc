@@ -56,7 +56,7 @@ TEST(Moe, TokensThatDoNotDivideByX) {
   }
 }
 
-/// Of a residual stream that is cut over x, experts get whole rows.
+/// Of a residual stream that is cut over x, each rank sends the rows of its own tokens.
 TEST(Moe, BesideACutStream) {
   for (const bool regather : {true, false}) {
     RunSpec run = run_of(with_shared_experts(), 12);
@@ -65,6 +65,16 @@ TEST(Moe, BesideACutStream) {
     expect_same_as_one_rank(run, {{{3, 1, 2, 1}, 2, 1}, {{3, 2, 1, 1}, 1, 2}});
     run.memory.recompute = Recompute::kFull;
     expect_same_as_one_rank(run, {{{3, 1, 1, 2}, 2, 1}});
+  }
+  RunSpec run = run_of(with_experts(tiny_gpt(), 7), 12);
+  run.overlap.sequence_parallel = true;
+  run.model.moe.jitter = 0.1;
+  run.model.moe.capacity_factor = 0.8;
+  for (const int chunks : {1, 3}) {
+    run.parallel.expert_chunks = chunks;
+    expect_same_as_one_rank(
+        run,
+        {{{2, 1, 1, 1}, 1, 3}, {{3, 2, 1, 1}, 1, 1}, {{2, 1, 2, 1}, 2, 1}, {{3, 1, 2, 2}, 4, 1}});
   }
 }
 
