@@ -3,7 +3,6 @@
 #include <memory>
 
 #include "base/error.h"
-#include "base/units.h"
 #include "cli/command.h"
 #include "formats/chrome_trace.h"
 #include "plan/event_simulator.h"
